@@ -1,0 +1,1 @@
+"""Where a command runs: ``host``, ``docker`` or ``sif``, behind the interface in :mod:`.base`."""

@@ -1,0 +1,1 @@
+"""What several metrics share: rasteriser, mesh components, intersection tests."""

@@ -1,0 +1,1 @@
+"""One file a metric: statistics first, then the formula."""

@@ -1,0 +1,37 @@
+"""What a metric gets to see: the submission, the reference and the files beside them, each opened on first use."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from world.reader import World
+
+
+@dataclass(frozen=True)
+class Scene:
+    """One entry of a manifest, resolved to paths.
+
+    case : ``<kind>/<case>``.
+    world_path : the submission's world directory.
+    reference_path : the reference world directory, or None when the case has none.
+    annotation_path : ``annotation/dynamic_mask.npz``, or None when absent.
+    estimates_path : directory of the prepare stage's files (may be absent).
+    video_path : the reference video.
+    """
+
+    case: str
+    world_path: Path
+    reference_path: Path | None
+    annotation_path: Path | None
+    estimates_path: Path
+    video_path: Path
+
+    @cached_property
+    def submission(self) -> World:
+        return World(self.world_path)
+
+    @cached_property
+    def reference(self) -> World | None:
+        return None if self.reference_path is None else World(self.reference_path)
