@@ -1,11 +1,13 @@
 """How readings become averages. The rule is data and code in one place, and it never drops a run silently.
 
-* a number counts as itself; ``error`` counts as the metric's worst value (0 for every similarity, 2 for depth_error);
+* a number counts as itself; ``error`` counts as the metric's worst value (0 for every similarity, 2 for
+depth_error);
 * ``not_applicable``, ``excluded`` and ``uncomputable`` are left out and counted;
 * a missing reading (the run was never scored, or not on this metric) is left out and counted as ``missing``;
 * trials of one case are averaged first, then cases;
-* a family is the mean of its main metrics' means, Overall the mean of the five main families. ``depth_error`` enters a
-  family on the unit scale, as 1 − error/2. How it enters the published Overall is not published: this is our rule.
+* a family is the mean of its main metrics' means, Overall the mean of the five main families. ``depth_error``
+  enters a family on the unit scale, as 1 − error/2. How it enters the published Overall is not published:
+  this is our rule.
 """
 
 from __future__ import annotations
@@ -19,9 +21,9 @@ from contract.states import ERROR, STATES
 
 NUMBER, MISSING = "number", "missing"
 OVERALL_RULE = (
-    "Overall = mean of the five families (Perceptual, 2D Dynamics, 2.5D Geometry, 3D Geometry, 3D Dynamics), each the "
-    "mean of its metrics' means over the cases to which they apply; errors count as the metric's worst value; "
-    "depth_error enters as 1 − error/2."
+    "Overall = mean of the five families (Perceptual, 2D Dynamics, 2.5D Geometry, 3D Geometry, 3D Dynamics), "
+    "each the mean of its metrics' means over the cases to which they apply; errors count as the metric's "
+    "worst value; depth_error enters as 1 − error/2."
 )
 
 
@@ -37,7 +39,9 @@ class MetricMean:
 
 @dataclass(frozen=True)
 class Summary:
-    """Means of every metric, of the families on the unit scale, and Overall (None when a family has no number)."""
+    """Means of every metric, of the families on the unit scale, and Overall (None when a family has no
+    number).
+    """
 
     metrics: Mapping[str, MetricMean]
     families: Mapping[str, float | None]
@@ -63,7 +67,9 @@ def counted(metric: Metric, value: object) -> float | None:
 
 
 def metric_mean(metric: Metric, readings: Iterable[tuple[str, object]]) -> MetricMean:
-    """Mean over cases of the mean over trials, from ``(case, reading)`` pairs; None stands for a missing reading."""
+    """Mean over cases of the mean over trials, from ``(case, reading)`` pairs; None stands for a missing
+    reading.
+    """
     trials: dict[str, list[float]] = {}
     states: Counter[str] = Counter()
     for case, value in readings:

@@ -18,7 +18,8 @@ TRANSPARENT = frozenset(
         "wisa_80k_46_wooden_pestle_crushing",
     )
 )
-"""Footage that shows the background through the object, while rasterised masks and depth stop at its surface."""
+"""Footage that shows the background through the object, while rasterised masks and depth stop at its surface.
+"""
 
 _SEGMENT = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._+ -]*")
 
@@ -29,5 +30,7 @@ def kind(case: str) -> str:
 
 
 def valid_segment(name: str) -> bool:
-    """Whether ``name`` can be one level of a tree: no separators, no dots in front, nothing a shell would mind."""
+    """Whether ``name`` can be one level of a tree: no separators, no dots in front, nothing a shell would
+    mind.
+    """
     return bool(_SEGMENT.fullmatch(name)) and not name.endswith((" ", "."))

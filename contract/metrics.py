@@ -57,7 +57,9 @@ class Metric:
         return self.low if self.higher_is_better else self.high
 
     def unit(self, value: float) -> float:
-        """``value`` on a 0–1 scale where 1 is best; ``depth_error`` (0–2, lower is better) enters as 1 − error/2."""
+        """``value`` on a 0–1 scale where 1 is best; ``depth_error`` (0–2, lower is better) enters as 1 −
+        error/2.
+        """
         share = (value - self.low) / (self.high - self.low)
         return share if self.higher_is_better else 1.0 - share
 
@@ -228,8 +230,8 @@ _PREFIXES: tuple[tuple[str, str], ...] = tuple(
 def owners(key: str) -> frozenset[str]:
     """Types and steps that own a detail or reward key; empty for keys that belong to the entry itself.
 
-    Every owner whose prefix matches competes, those with the longest matching prefix win; a single backbone's win is
-    shared with its type, so that ``--type semantic`` replaces what ``semantic_dinov3`` wrote.
+    Every owner whose prefix matches competes, those with the longest matching prefix win; a single backbone's
+    win is shared with its type, so that ``--type semantic`` replaces what ``semantic_dinov3`` wrote.
     """
     matches = [(len(prefix), owner) for prefix, owner in _PREFIXES if key.startswith(prefix)]
     longest = max((length for length, _ in matches), default=0)

@@ -69,12 +69,12 @@ def faces_key(frame: int) -> str:
 
 @dataclass(frozen=True)
 class AgentPaths:
-    """Where an agent finds things. The defaults are the container's fixed paths."""
+    """Where an agent finds things; ``CONTAINER`` holds the fixed paths of agent containers."""
 
-    task: PurePosixPath = PurePosixPath("/task")
-    video: PurePosixPath = PurePosixPath("/input/reference.mp4")
-    workspace: PurePosixPath = PurePosixPath("/workspace")
-    home: PurePosixPath = PurePosixPath("/root")
+    task: PurePosixPath
+    video: PurePosixPath
+    workspace: PurePosixPath
+    home: PurePosixPath
 
     @property
     def world(self) -> PurePosixPath:
@@ -85,4 +85,9 @@ class AgentPaths:
         return self.workspace / SOLUTION
 
 
-CONTAINER = AgentPaths()
+CONTAINER = AgentPaths(
+    task=PurePosixPath("/task"),
+    video=PurePosixPath("/input/reference.mp4"),
+    workspace=PurePosixPath("/workspace"),
+    home=PurePosixPath("/root"),
+)

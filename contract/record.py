@@ -1,7 +1,8 @@
 """How records are written: strict JSON, sorted, whole or not at all.
 
-Readers of this benchmark (viewer, reports, other people's scripts) parse these files while runs are going on, so a file
-is never seen half written: it is written beside its destination, flushed to the disk and renamed over it.
+Readers of this benchmark (viewer, reports, other people's scripts) parse these files while runs are going on,
+so a file is never seen half written: it is written beside its destination, flushed to the disk and renamed
+over it.
 """
 
 from __future__ import annotations
@@ -39,8 +40,9 @@ def finite(value: Any) -> Any:
 def replacing(path: Path, *, mode: int = 0o644) -> Iterator[IO[bytes]]:
     """A binary file that becomes ``path`` when the block ends well, and vanishes when it does not.
 
-    The temporary file is dot-prefixed, carries a unique name and lies in the same directory, so that the final
-    rename is atomic; the parent directory must exist. A process killed in between leaves the old ``path`` untouched.
+    The temporary file is dot-prefixed, carries a unique name and lies in the same directory, so that the
+    final rename is atomic; the parent directory must exist. A process killed in between leaves the old
+    ``path`` untouched.
     """
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
     temporary = Path(name)

@@ -12,7 +12,8 @@ _PLAIN = re.compile(r"[A-Za-z0-9._+-]")
 
 
 def encode_segment(text: str) -> str:
-    """``text`` as one safe path level: characters outside ``A-Za-z0-9._+-`` become ``%XX`` of their UTF-8 bytes.
+    """``text`` as one safe path level: characters outside ``A-Za-z0-9._+-`` become ``%XX`` of their UTF-8
+    bytes.
 
     A model called ``org/model`` must not add a level to the tree; the true name stands in ``run.json``.
     """

@@ -1,4 +1,6 @@
-"""What a metric gets to see: the submission, the reference and the files beside them, each opened on first use."""
+"""What a metric gets to see: the submission, the reference and the files beside them, each opened on first
+use.
+"""
 
 from __future__ import annotations
 

@@ -17,8 +17,8 @@ class Measurement:
 
     detail : fields for ``reward.detail.json``, among them the metric's raw number(s) under their detail keys.
     arrays : ``{group: {name: array}}``, one file a group in ``results/``.
-    vouched : reward keys that the metric stands for; None means every key of its type. A key that is not vouched for,
-        or whose raw number is None, becomes ``uncomputable``.
+    vouched : reward keys that the metric stands for; None means every key of its type. A key that is not
+        vouched for, or whose raw number is None, becomes ``uncomputable``.
     causes : cause to store for a key that becomes ``uncomputable`` (default ``no_pairing``).
     """
 

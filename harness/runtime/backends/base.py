@@ -8,13 +8,19 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Protocol
 
+from contract.names import CONTAINER
+
 LABEL = "org.4dcodebench"
-"""Prefix of every container label of ours: ``.run`` (run label), ``.owner`` (launcher's pid), ``.boot`` (boot id)."""
+"""Prefix of every container label of ours: ``.run`` (run label), ``.owner`` (launcher's pid), ``.boot`` (boot
+id).
+"""
 
 
 @dataclass(frozen=True)
 class Mount:
-    """A host file or directory inside the container. The source must exist; it is never created by the engine."""
+    """A host file or directory inside the container. The source must exist; it is never created by the
+    engine.
+    """
 
     source: Path
     target: PurePosixPath
@@ -23,7 +29,8 @@ class Mount:
 
 @dataclass(frozen=True)
 class Limits:
-    """Resources of one container; None leaves the engine's default. A backend that cannot keep one says so."""
+    """Resources of one container; None leaves the engine's default. A backend that cannot keep one says so.
+    """
 
     cpus: float | None = None
     memory_mb: int | None = None
@@ -48,7 +55,7 @@ class Job:
     mounts: tuple[Mount, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict)
     secrets: Mapping[str, str] = field(default_factory=dict)
-    workdir: PurePosixPath = PurePosixPath("/workspace")
+    workdir: PurePosixPath = field(default_factory=lambda: CONTAINER.workspace)
     network: bool = True
     gpus: tuple[str, ...] | None = ()
     limits: Limits = Limits()
@@ -61,8 +68,8 @@ class Outcome:
 
     exit_code : the command's status; None when it never started or vanished.
     gone : the container (or every process of the job) was confirmed to be gone.
-    error : what the engine said when the job could not be run or was lost; empty otherwise. An outcome with an error is
-        an infrastructure failure, never the agent's.
+    error : what the engine said when the job could not be run or was lost; empty otherwise. An outcome with
+        an error is an infrastructure failure, never the agent's.
     """
 
     exit_code: int | None
