@@ -47,6 +47,9 @@ class Job:
     env : plain variables. secrets : variables whose values appear in no argv, record or log.
     gpus : device ids for one job, () for none, None for all.
     name : unique container name. labels : see ``LABEL``.
+    as_root : the command runs as root inside its container (an agent may install packages), and what it leaves in
+        writable mounts is handed to the caller's user afterwards; otherwise it runs as the caller's user, with a
+        writable ``HOME``. The host backend always runs as the caller.
     """
 
     name: str
@@ -60,6 +63,7 @@ class Job:
     gpus: tuple[str, ...] | None = ()
     limits: Limits = Limits()
     labels: Mapping[str, str] = field(default_factory=dict)
+    as_root: bool = False
 
 
 @dataclass(frozen=True)
@@ -80,6 +84,7 @@ class Outcome:
     killed_after_sec: float | None = None
     gone: bool = True
     error: str = ""
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
