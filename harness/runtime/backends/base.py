@@ -12,7 +12,7 @@ from contract.names import CONTAINER
 
 LABEL = "org.4dcodebench"
 """Prefix of every container label of ours: ``.run`` (run label), ``.owner`` (launcher's pid), ``.boot`` (boot
-id).
+id). A caller needs to give ``.run`` only; a backend adds what tells a dead owner from a living one.
 """
 
 
@@ -29,8 +29,7 @@ class Mount:
 
 @dataclass(frozen=True)
 class Limits:
-    """Resources of one container; None leaves the engine's default. A backend that cannot keep one says so.
-    """
+    """Resources of one container; None leaves the engine's default. A backend that cannot keep one says so."""
 
     cpus: float | None = None
     memory_mb: int | None = None
@@ -47,9 +46,9 @@ class Job:
     env : plain variables. secrets : variables whose values appear in no argv, record or log.
     gpus : device ids for one job, () for none, None for all.
     name : unique container name. labels : see ``LABEL``.
-    as_root : the command runs as root inside its container (an agent may install packages), and what it leaves in
-        writable mounts is handed to the caller's user afterwards; otherwise it runs as the caller's user, with a
-        writable ``HOME``. The host backend always runs as the caller.
+    as_root : the command runs as root inside its container (an agent may install packages), and what it
+        leaves in writable mounts is handed to the caller's user afterwards; otherwise it runs as the caller's
+        user, with a writable ``HOME``. The host backend always runs as the caller.
     """
 
     name: str
@@ -74,6 +73,8 @@ class Outcome:
     gone : the container (or every process of the job) was confirmed to be gone.
     error : what the engine said when the job could not be run or was lost; empty otherwise. An outcome with
         an error is an infrastructure failure, never the agent's.
+    warnings : what did not go as asked without spoiling the result (a limit lowered or not kept, files that
+        could not be handed back), one sentence each, for the record.
     """
 
     exit_code: int | None
