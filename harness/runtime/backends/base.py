@@ -29,7 +29,7 @@ class Mount:
 
 @dataclass(frozen=True)
 class Limits:
-    """Resources of one container; None leaves the engine's default. A backend that cannot keep one says so."""
+    """Resources of one container; None leaves the engine's default. A backend says what it cannot keep."""
 
     cpus: float | None = None
     memory_mb: int | None = None
