@@ -29,7 +29,7 @@ OVERALL_RULE = (
 
 @dataclass(frozen=True)
 class MetricMean:
-    """Mean of one metric over cases; ``value`` is None when no case counts. ``states`` counts every reading."""
+    """Mean of one metric over cases, None when no case counts; ``states`` counts every reading."""
 
     key: str
     value: float | None
