@@ -170,16 +170,19 @@ class Archive:
     def blocks(self, name: str, *, size: int = BLOCK, limit: int = READ_LIMIT) -> Iterator[Array]:
         """The whole array as consecutive read-only blocks of rows, about ``size`` bytes each, unpacked once.
 
-        Nothing is kept between blocks, and the checksum is verified with the last. An array without rows gives
-        one empty block; so does a column-major one give one block with everything, which, like a single row,
-        must not exceed ``limit`` bytes. Raises ``ArchiveError``.
+        Nothing is kept between blocks, and the checksum is verified with the last. An array without rows
+        gives one empty block; so does a column-major one give one block with everything, which, like a single
+        row, must not exceed ``limit`` bytes. Raises ``ArchiveError``.
         """
-        member = self.member(name)
-        stream = Stream(self._file, member)
-        header = _header(stream, member, name)
-        self._headers[name] = header
+        header = self.header(name)
+        stream = Stream(self._file, self.member(name))
+        stream.read(header.offset)
         if not header.shape or header.fortran or header.nbytes <= size:
-            yield self.read(name, limit=limit)
+            if header.nbytes > limit:
+                held = f"{_size(header.nbytes)} in one piece"
+                raise ArchiveError(f"member {name!r} holds {held}; at most {_size(limit)} are read")
+            data = np.frombuffer(stream.read(header.nbytes), dtype=header.dtype)
+            yield data.reshape(header.shape, order="F" if header.fortran else "C")
             return
         row = math.prod(header.shape[1:]) * header.dtype.itemsize
         if row > limit:
@@ -187,7 +190,9 @@ class Archive:
         step = max(1, size // row)
         for start in range(0, header.shape[0], step):
             count = min(step, header.shape[0] - start)
-            yield np.frombuffer(stream.read(count * row), dtype=header.dtype).reshape(count, *header.shape[1:])
+            yield np.frombuffer(stream.read(count * row), dtype=header.dtype).reshape(
+                count, *header.shape[1:]
+            )
 
 
 def write_archive(path: Path, arrays: Mapping[str, Array], *, compress: bool = True) -> None:

@@ -33,7 +33,9 @@ def check_camera(world: Path) -> tuple[list[Violation], Camera | None]:
     """Check ``camera.json`` (C1–C8); the camera is None unless both matrices are good."""
     path = world / CAMERA
     if mode_of(path) is None:
-        return [Violation(CAMERA, "path", "is required: intrinsics 3x3 and extrinsic 4x4 camera-to-world")], None
+        return [
+            Violation(CAMERA, "path", "is required: intrinsics 3x3 and extrinsic 4x4 camera-to-world")
+        ], None
     try:
         value = read_json(path)
     except Unreadable as error:
@@ -99,7 +101,9 @@ def camera_advice(camera: Camera, size: tuple[int, int] | None) -> list[Violatio
         found.append(Violation(CAMERA, key, "holds texts or booleans; write plain numbers"))
     k = camera.intrinsics
     if np.linalg.matrix_rank(k) < 3:
-        found.append(Violation(CAMERA, INTRINSICS_KEY, "is singular: everything projects to a line or a point"))
+        found.append(
+            Violation(CAMERA, INTRINSICS_KEY, "is singular: everything projects to a line or a point")
+        )
     elif k[0, 0] <= 0 or k[1, 1] <= 0:
         text = f"has focal lengths {k[0, 0]:g} and {k[1, 1]:g}; both should be positive (+x right, +y down)"
         found.append(Violation(CAMERA, INTRINSICS_KEY, text))

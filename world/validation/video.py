@@ -18,7 +18,9 @@ def check_video(world: Path, render: VideoInfo | None = None) -> tuple[list[Viol
     """
     path = world / RENDER
     if mode_of(path) is None:
-        return [Violation(RENDER, "path", "is required: the rendered video, as long and large as the input")], None
+        return [
+            Violation(RENDER, "path", "is required: the rendered video, as long and large as the input")
+        ], None
     if render is not None:
         return [], render
     info, fault = _probe(path)
@@ -37,7 +39,9 @@ def check_input(render: VideoInfo, video: Path | VideoInfo) -> list[Violation]:
     else:
         info, fault = _probe(video)
         if info is None:
-            raise UserError(f"the input video {fault}", where=video, next_step="name a readable one with --video")
+            raise UserError(
+                f"the input video {fault}", where=video, next_step="name a readable one with --video"
+            )
         wanted = info
     differences = [
         f"{name} {found} instead of {expected}"
@@ -70,7 +74,11 @@ def video_advice(render: VideoInfo) -> list[Violation]:
     if render.codec != "h264":
         found.append(Violation(RENDER, "codec", f"is {render.codec}; the benchmark asks for H.264 in MP4"))
     if render.rotation:
-        found.append(Violation(RENDER, "rotation", f"of {render.rotation}° is set; write the frames upright instead"))
+        found.append(
+            Violation(RENDER, "rotation", f"of {render.rotation}° is set; write the frames upright instead")
+        )
     if render.variable:
-        found.append(Violation(RENDER, "times", "of the frames are unevenly spaced; write a constant frame rate"))
+        found.append(
+            Violation(RENDER, "times", "of the frames are unevenly spaced; write a constant frame rate")
+        )
     return found
