@@ -194,7 +194,7 @@ class World:
         """The dynamics archives in order of file name. Raises ``WorldError``."""
         directory = self.path / DYNAMICS
         if not directory.exists():
-            # Copies made by tools that keep no empty directories lack it; for a reader that means no material.
+            # Tools that keep no empty directories drop it; to a reader that means no material.
             return ()
         try:
             names = sorted(entry.name for entry in directory.iterdir() if entry.name.endswith(ARCHIVE_SUFFIX))

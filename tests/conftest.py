@@ -1,0 +1,23 @@
+"""Shared by all tests: helpers on the path, and the fixture worlds."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE / "helpers"))
+
+
+@pytest.fixture(scope="session")
+def repository() -> Path:
+    """Root of the checkout."""
+    return HERE.parent
+
+
+@pytest.fixture(scope="session")
+def fixture_worlds() -> Path:
+    """Small worlds, submissions and the values that the reference scorer returned for them. Read only."""
+    return HERE / "fixtures" / "worlds"
