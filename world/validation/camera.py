@@ -63,7 +63,7 @@ def check_camera(world: Path) -> tuple[list[Violation], Camera | None]:
 
 
 def rotation_fault(extrinsic: Matrix) -> str:
-    """What is wrong with the rotation block of a finite (4, 4) matrix; empty when it is proper orthonormal."""
+    """What is wrong with the rotation block of a finite (4, 4) matrix; empty when it is a proper rotation."""
     rotation = extrinsic[:3, :3]
     with np.errstate(over="ignore", invalid="ignore"):
         error = float(np.abs(rotation.T @ rotation - np.eye(3)).max())
@@ -113,7 +113,7 @@ def camera_advice(camera: Camera, size: tuple[int, int] | None) -> list[Violatio
         height, width = size
         if abs(k[0, 2] - width / 2) > 0.5 or abs(k[1, 2] - height / 2) > 0.5:
             text = (
-                f"has its principal point at ({k[0, 2]:g}, {k[1, 2]:g}); a renderer without lens shift has it at "
+                f"has its principal point at ({k[0, 2]:g}, {k[1, 2]:g}); without lens shift it lies at "
                 f"({width / 2:g}, {height / 2:g}) for {width}x{height} pixels"
             )
             found.append(Violation(CAMERA, INTRINSICS_KEY, text))

@@ -1,4 +1,4 @@
-"""Every check of a world, in the published order; one implementation for the agent's checker and the scorer."""
+"""Every check of a world, in the published order; the same for the agent's checker and the scorer."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from functools import partial
 from pathlib import Path
 
 from contract.names import MESHES
-from world.validation.advice import (
+from world.validation.camera import camera_advice, check_camera
+from world.validation.dynamics import DynamicsReport, check_dynamics, list_dynamics
+from world.validation.hints import (
     NO_TRIANGLE,
     dynamics_advice,
     has_no_triangle,
     mesh_advice,
     world_advice,
 )
-from world.validation.camera import camera_advice, check_camera
-from world.validation.dynamics import DynamicsReport, check_dynamics, list_dynamics
 from world.validation.links import check_links
 from world.validation.meshes import MeshReport, check_mesh, list_meshes
 from world.validation.solver import SolverReport, check_solver
@@ -50,20 +50,20 @@ def check_world(
 
     Parameters
     ----------
-    scorer : apply the scorer's variant: mesh vertices are cast to float32, some triangle is required, the solver
-        cache must lie in the world and be baked completely; links end the examination.
+    scorer : apply the scorer's variant: mesh vertices are cast to float32, some triangle is required, the
+        solver cache must lie in the world and be baked completely; links end the examination.
     video : input video to compare the render with (field ``input``); None compares with nothing.
     render : facts of the render, when it has been decoded already.
 
-    One violation stands for each mesh archive; its text names the archive's further faults. Memory stays at a few
-    megabytes per thread whatever the archives claim. Raises ``UserError`` when ``video`` cannot be read, and nothing
-    for faults of the world.
+    One violation stands for each mesh archive; its text names the archive's further faults. Memory stays at
+    some megabytes per thread whatever the archives claim. Raises ``UserError`` when ``video`` cannot be read,
+    and nothing for faults of the world.
     """
     return examine(path, scorer=scorer, video=video, render=render).violations
 
 
 def advice(path: Path | str, *, render: VideoInfo | None = None) -> list[Violation]:
-    """What the rules let pass and still hurts (see :mod:`world.validation.advice`)."""
+    """What the rules let pass and still hurts (see :mod:`world.validation.hints`)."""
     return examine(path, render=render).advice
 
 
@@ -75,7 +75,7 @@ def examine(
     render: VideoInfo | None = None,
     links: bool = True,
 ) -> Examination:
-    """Violations and advice of one pass; parameters as :func:`check_world`. ``links=False`` leaves links out."""
+    """Violations and advice of one pass; parameters as :func:`check_world`, ``links=False`` omits links."""
     world = Path(path)
     found = Examination()
     if links:

@@ -51,8 +51,8 @@ def list_dynamics(world: Path) -> DynamicsListing:
     directory = world / DYNAMICS
     if not is_directory(directory):
         text = (
-            f"is required: a directory with one <name>{ARCHIVE_SUFFIX} per moving material (it may be empty); "
-            "the solver and the static rule are checked once it is there"
+            f"is required: a directory with one <name>{ARCHIVE_SUFFIX} per moving material, or none; "
+            "solver and static rule are checked once it is there"
         )
         return DynamicsListing(None, Violation(DYNAMICS, "path", text))
     try:
@@ -99,7 +99,7 @@ def _check_members(archive: Archive, name: str) -> Violation | None:
         if member not in archive:
             faults.add(member, "is required")
     if FACES_KEY in archive and TETS_KEY in archive:
-        text = "is given twice: write tets for a solid that is simulated by volume, faces for a surface, not both"
+        text = "is given twice: write tets for a solid simulated by volume, faces for a surface, not both"
         faults.add("connectivity", text)
     return faults.violation() if faults else None
 

@@ -19,7 +19,7 @@ class Unreadable(ValueError):
 
 
 def mode_of(path: Path) -> int | None:
-    """Mode of what ``path`` leads to (links are followed, and reported elsewhere), or None when there is nothing.
+    """Mode of what ``path`` leads to, or None when there is nothing. Links are followed.
 
     Names that no file system accepts (too long, with a NUL) lead to nothing.
     """

@@ -99,7 +99,8 @@ def mesh_id(name: str) -> int | None:
 def check_mesh(world: Path, mesh: MeshFile, frames: int | None, *, scorer: bool = False) -> MeshReport:
     """Look through one archive (M4–M15) with a few megabytes of memory.
 
-    frames : frame count of the render, None when unknown. scorer : cast vertices to float32 instead of asking for it.
+    frames : frame count of the render, None when unknown.
+    scorer : cast vertices to float32 instead of asking for it.
     """
     name = f"{MESHES}/{mesh.file}"
     path = world / MESHES / mesh.file
@@ -154,7 +155,7 @@ def _check_members(names: Iterable[str], frames: int | None, faults: Faults) -> 
         )
         if gap is not None:
             before = max(frame for frame in every if frame < gap)
-            text = f"must form one contiguous interval: {before:04d} is followed by {gap:04d} (write empty arrays between)"
+            text = f"must be one interval: {gap:04d} follows {before:04d} (write empty arrays between)"
             faults.add("frames", text)
         if frames is not None and every[-1] >= frames:
             text = f"is beyond the render, which has {frames} frames (0000 to {frames - 1:04d})"
@@ -214,7 +215,7 @@ class _Look:
             row += len(values)
             if digest:
                 # Adding zero makes −0 and +0 the same bytes, as they are the same value.
-                state.update(np.ascontiguousarray(values + np.float32(0)))
+                state.update(np.ascontiguousarray(values + np.float32(0)).data)
         if fault:
             self.faults.add(key, fault)
         return header.shape[0], state.digest()
@@ -233,7 +234,7 @@ class _Look:
             if not fault and count is not None:
                 fault = index_fault(block, count, "vertices of its frame")
             if digest:
-                state.update(np.ascontiguousarray(block))
+                state.update(np.ascontiguousarray(block).data)
         if fault:
             self.faults.add(key, fault)
         self.triangles += header.shape[0]
@@ -252,5 +253,5 @@ def index_fault(block: np.ndarray[Any, np.dtype[np.int32]], count: int, of: str)
     return ""
 
 
-def _digest(shape: tuple[int, ...]) -> Any:
+def _digest(shape: tuple[int, ...]) -> hashlib.blake2b:
     return hashlib.blake2b(repr(shape).encode(), digest_size=16)

@@ -36,7 +36,7 @@ class SolverReport:
 
 
 def resolve_cache(world: Path, cache: str) -> Path:
-    """Where the manifest's ``cache`` lies: container paths are mapped to this world, others start at ``solver/``."""
+    """Where ``cache`` lies: container paths are mapped to this world, all others start at ``solver/``."""
     name = PurePosixPath(cache)
     if name.is_relative_to(CONTAINER.world):
         return world / name.relative_to(CONTAINER.world)
@@ -61,9 +61,11 @@ def check_solver(
     frames: int | None = None,
     scorer: bool = False,
 ) -> SolverReport:
-    """Check ``solver/manifest.json`` (S1–S10, and S5b for the scorer); a world without ``solver`` has nothing to check.
+    """Check ``solver/manifest.json`` (S1–S10, and S5b for the scorer); without ``solver`` all is well.
 
-    moving : ids that dynamics archives list. readable : ids whose mesh archive is sound. frames : of the render.
+    moving : ids that dynamics archives list.
+    readable : ids whose mesh archive is sound.
+    frames : frame count of the render, None when unknown.
     """
     report = SolverReport()
     if mode_of(world / SOLVER) is None:
@@ -117,8 +119,8 @@ def _check_cache(
 def missing_records(cache: Path, span: tuple[int, int]) -> tuple[int, int]:
     """First cache frame of ``span`` (inclusive) without ``config/config_NNNN.uni``, and how many there are.
 
-    When the timeline starts at 0 and the cache does not, cache frame 1 is video frame 0. The cost depends on the
-    files that exist, never on the numbers in the manifest.
+    When the timeline starts at 0 and the cache does not, cache frame 1 is video frame 0. The cost depends on
+    the files that exist, never on the numbers in the manifest.
     """
     try:
         with os.scandir(cache / "config") as entries:

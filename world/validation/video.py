@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from stat import S_ISREG
 
 from contract.errors import UserError
 from contract.names import RENDER
@@ -12,7 +13,7 @@ from world.video import VideoError, VideoInfo, probe
 
 
 def check_video(world: Path, render: VideoInfo | None = None) -> tuple[list[Violation], VideoInfo | None]:
-    """Check that the render exists and decodes (V1–V3); ``render`` saves decoding it when its facts are known.
+    """Check that the render exists and decodes (V1–V3); ``render`` saves decoding it again.
 
     The field of a failure is ``ffprobe``, the name under which the benchmark has always reported it.
     """
@@ -62,10 +63,12 @@ def _probe(path: Path) -> tuple[VideoInfo | None, str]:
     mode = mode_of(path)
     if mode is None:
         return None, "does not exist"
+    if not S_ISREG(mode):
+        return None, f"is {describe(mode)}, not a regular file"
     try:
         return probe(path), ""
     except (VideoError, OSError, ValueError, MemoryError, OverflowError) as error:
-        return None, f"{reason(error)} ({describe(mode)})" if mode & 0o170000 != 0o100000 else reason(error)
+        return None, reason(error)
 
 
 def video_advice(render: VideoInfo) -> list[Violation]:
