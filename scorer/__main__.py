@@ -1,0 +1,36 @@
+"""``python -m scorer``: score the worlds of a manifest."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Sequence
+from types import FrameType
+
+from contract.errors import run_program
+from scorer.console import Console
+from scorer.manifest import read_manifest, require_cases
+from scorer.options import parse
+from scorer.registry import BUILT, Registry
+from scorer.run import score
+
+
+def main(argv: Sequence[str] | None = None, registry: Registry = BUILT) -> int:
+    """Run the program and return its exit status. Raises ``UserError`` for wrong usage."""
+    options = parse(argv, tuple(registry))
+    entries = read_manifest(options.manifest, options.roots)
+    require_cases(entries)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _interrupt)
+    with Console() as console:
+        return score(entries, options, registry, console)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    """End like on Ctrl-C. Further signals wait until the workers are gone."""
+    for further in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        signal.signal(further, signal.SIG_IGN)
+    raise KeyboardInterrupt
+
+
+if __name__ == "__main__":
+    run_program(main)

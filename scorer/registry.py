@@ -1,0 +1,13 @@
+"""Which types are built, and the module of each. A type that is not listed here is not offered."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+Registry = Mapping[str, str]
+"""Type name → dotted name of the module with its ``measure(scene) -> Measurement``."""
+
+BUILT: Registry = {
+    "dynamic_iou": "scorer.metrics.dynamic_iou",
+    "mesh": "scorer.metrics.mesh",
+}

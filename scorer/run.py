@@ -1,0 +1,97 @@
+"""Scoring a list of worlds, several at once, and ending cleanly whatever happens."""
+
+from __future__ import annotations
+
+import threading
+import traceback
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from contract.errors import EXIT_ITEM_FAILED, EXIT_OK
+from scorer.console import Console
+from scorer.entry import Known, score_entry
+from scorer.environment import worker_environment
+from scorer.manifest import Entry
+from scorer.options import Options
+from scorer.registry import Registry
+from scorer.worker import Slot, Stopped
+
+
+def score(entries: Sequence[Entry], options: Options, registry: Registry, console: Console) -> int:
+    """Score every entry and return the exit status: 0 when none failed, else 1.
+
+    A ``KeyboardInterrupt`` ends all workers and is raised again; files on disk are whole and up to the last
+    type.
+    """
+    console.line(f"{len(entries)} world(s), types {sorted(options.types)}")
+    console.start(len(entries))
+    crew = _Crew(entries, options, registry, console)
+    crew.work()
+    console.line(f"{crew.ok}/{len(entries)} completed without failures")
+    return EXIT_OK if crew.ok == len(entries) else EXIT_ITEM_FAILED
+
+
+@dataclass
+class _Crew:
+    """Threads that take entries in their order; each has a slot for one worker process."""
+
+    entries: Sequence[Entry]
+    options: Options
+    registry: Registry
+    console: Console
+    ok: int = 0
+    known: Known = field(default_factory=Known)
+    stop: threading.Event = field(default_factory=threading.Event)
+
+    def work(self) -> None:
+        jobs = min(self.options.jobs, max(1, len(self.entries)))
+        env = worker_environment(jobs)
+        start = self.options.deadlines.seconds("worker", preparation=True)
+        slots = [Slot(env, start, self.stop) for _ in range(jobs)]
+        pending = iter(self.entries)
+        lock = threading.Lock()
+        threads = [
+            threading.Thread(target=self._serve, args=(slot, pending, lock), daemon=True) for slot in slots
+        ]
+        try:
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+        finally:
+            self.stop.set()
+            for slot in slots:
+                slot.kill()
+            for thread in threads:
+                if thread.ident is not None:
+                    thread.join()
+
+    def _serve(self, slot: Slot, pending: Iterator[Entry], lock: threading.Lock) -> None:
+        while not self.stop.is_set():
+            with lock:
+                entry = next(pending, None)
+            if entry is None:
+                return
+            try:
+                fine = self._score(entry, slot)
+            except Stopped:
+                return
+            finally:
+                slot.empty()  # the next world starts with a clean process
+            with lock:
+                self.ok += fine
+            self.console.advance()
+
+    def _score(self, entry: Entry, slot: Slot) -> bool:
+        """One entry; what goes wrong in its results directory, or in the scorer itself, stays with it."""
+        try:
+            return score_entry(entry, slot, self.options, self.registry, self.known, self.console)
+        except Stopped:
+            raise
+        except OSError as error:
+            self.console.failure(f"{entry.name}: infrastructure: {error}")
+        except Exception as error:
+            self.console.failure(f"{entry.name}: internal error: {type(error).__name__}: {error}")
+            for line in traceback.format_exc().splitlines():
+                self.console.failure(line)
+        return False

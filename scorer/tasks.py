@@ -1,0 +1,118 @@
+"""What a worker does when it is called. The heavy libraries are imported here, inside the calls."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from fractions import Fraction
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from contract.metrics import TYPE_BY_NAME, owners
+from scorer import arrays
+from scorer.digest import digests_of
+from scorer.manifest import Entry
+from scorer.messages import Dimensions, GateRecord, Measured
+
+if TYPE_CHECKING:
+    from scorer.gates import Shape
+    from scorer.scene import Scene
+    from world.video import VideoInfo
+
+
+class Tasks:
+    """Calls on one worker; the selected scene is kept, so that an opened world serves several metrics."""
+
+    def __init__(self) -> None:
+        self._scene: Scene | None = None
+        self._rendered: tuple[Path | None, VideoInfo | None] = (None, None)
+
+    def inputs(self, paths: tuple[Path, ...]) -> dict[Path, str | None]:
+        """Content digests of paths."""
+        return digests_of(paths)
+
+    def video_gate(
+        self, entry: Entry, reference: Shape | None
+    ) -> tuple[GateRecord, Dimensions | None, Shape]:
+        """The video gate: its record, the render's dimensions, and the reference video's shape.
+
+        ``reference`` is that shape if it is known already, so that each reference is decoded once for all its
+        worlds.
+        """
+        from scorer.gates import reference_shape, video_gate
+
+        wanted = reference if reference is not None else reference_shape(entry.video)
+        record, info = video_gate(entry.render, wanted)
+        self._rendered = (entry.render, info)
+        size = None if info is None else (info.frames, info.height, info.width, float(info.fps))
+        return record, size, wanted
+
+    def world_gate(self, entry: Entry) -> GateRecord:
+        """The world gate of an entry whose video gate is open."""
+        from scorer.gates import world_gate
+        from world.video import probe
+
+        path, info = self._rendered
+        if path != entry.render or info is None:  # a worker that replaces one that was lost
+            info = probe(entry.render)
+        return world_gate(entry.world, None if entry.sanity else entry.build_script, info)
+
+    def select(self, entry: Entry) -> None:
+        """Work on this entry from now on."""
+        from scorer.scene import Scene
+
+        self._scene = Scene(
+            case=entry.case,
+            world_path=entry.world,
+            reference_path=entry.reference,
+            annotation_path=entry.annotation,
+            estimates_path=entry.estimates,
+            video_path=entry.video,
+        )
+
+    def measure(self, type_name: str, module: str, directory: Path) -> Measured:
+        """Measure one type on the selected entry; arrays are staged in ``directory``."""
+        if self._scene is None:
+            raise RuntimeError("no entry is selected")
+        measurement = import_module(module).measure(self._scene)
+        detail = plain(measurement.detail)
+        require_owned(type_name, detail)
+        staged = arrays.stage(directory, type_name, measurement.arrays)
+        return Measured(detail, staged, measurement.vouched, dict(measurement.causes))
+
+
+def require_owned(type_name: str, detail: Iterable[str]) -> None:
+    """Raise ``ValueError`` for a detail key that a later scoring of the type would not replace."""
+    kind = TYPE_BY_NAME[type_name]
+    allowed = {type_name, *kind.preparation, *kind.with_reference}
+    for key in detail:
+        if not owners(key) & allowed:
+            raise ValueError(f"detail key {key!r} does not belong to {type_name}")
+
+
+def plain(value: Any) -> Any:
+    """``value`` as JSON types: numpy scalars and arrays, tuples, paths and fractions resolved; NaN stays.
+
+    Raises ``TypeError`` for anything that JSON cannot hold.
+    """
+    if value is None or isinstance(value, bool | str):
+        return value
+    if isinstance(value, Mapping):
+        return {_key(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if isinstance(value, Fraction):
+        return float(value)
+    if isinstance(value, Path):
+        return str(value)
+    if isinstance(value, int | float):  # float64 is a float too: make it a plain one
+        return float(value) if isinstance(value, float) else int(value)
+    if hasattr(value, "tolist"):
+        return plain(value.tolist())
+    raise TypeError(f"a detail value of type {type(value).__name__} cannot be written as JSON")
+
+
+def _key(key: Any) -> str:
+    if not isinstance(key, str | int) or isinstance(key, bool):
+        raise TypeError(f"a detail key of type {type(key).__name__} cannot be written as JSON")
+    return str(key)
