@@ -42,8 +42,8 @@ def imported(path: Path) -> set[str]:
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             names |= {alias.name.split(".")[0] for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{path}: relative import"
+        elif isinstance(node, ast.ImportFrom) and node.level == 0:
+            # A relative import stays in its room; only the baseline's solution program has any.
             names.add((node.module or "").split(".")[0])
     return names
 
@@ -79,10 +79,8 @@ def test_harness_computes_nothing(repository: Path) -> None:
 @pytest.mark.parametrize("program", ["harness.runtime.infer", "harness.runtime.score"])
 def test_launchers_load_nothing_heavy(repository: Path, program: str) -> None:
     code = f"import sys, {program}; print(sorted({HEAVY!r} & set(sys.modules)))"
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=repository, capture_output=True, text=True, check=True
-    )
-    assert done.stdout.strip() == "[]"
+    done = subprocess.run([sys.executable, "-c", code], cwd=repository, capture_output=True, text=True)
+    assert done.stdout.strip() == "[]", done.stderr
 
 
 def test_launcher_modules_shadow_nothing(repository: Path) -> None:
