@@ -1,0 +1,242 @@
+"""The process between the launcher and an agent on the host: it ends everything the agent started.
+
+It is started by path as a script of its own (standard library only, nothing of ours imported). Orders come as
+one JSON line on standard input; the report goes as one JSON line to standard output, which is a pipe to the
+launcher. The agent's output goes to the log file whose descriptor the orders name.
+
+How nothing escapes: the warden is a *child subreaper*, so a process whose parent dies becomes the warden's
+child wherever its session or group is. When the command ends, the time is up, the launcher says ``stop`` or
+the launcher dies (its end of standard input closes), every descendant gets SIGTERM, a grace period, then
+SIGKILL until none is left. Should the warden itself be killed, the command dies with it (parent death
+signal).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import select
+import signal
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
+KILL_PATIENCE = 15.0
+"""Seconds of SIGKILL after which processes that will not go are reported."""
+PAUSE = 0.02
+"""Seconds between two looks at processes that are on their way out."""
+
+
+def main() -> None:
+    """Read the orders, run the command, report."""
+    _prctl(PR_SET_CHILD_SUBREAPER, 1)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    orders = json.loads(_line(0))
+    started = time.monotonic()
+    child = _start(orders)
+    report: dict[str, object] = {"exit_code": None, "error": ""}
+    if isinstance(child, str):
+        report["error"] = child
+    else:
+        report |= _watch(child, started, orders)
+    report["seconds"] = time.monotonic() - started
+    _tell(report)
+
+
+def _tell(report: dict[str, object]) -> None:
+    try:
+        os.write(1, (json.dumps(report) + "\n").encode())
+    except BrokenPipeError:
+        # The launcher is dead: there is nobody to tell.
+        sys.exit(1)
+
+
+def _line(descriptor: int) -> bytes:
+    """One line of standard input, byte by byte past its end: further bytes are commands for later."""
+    data = bytearray()
+    while not data.endswith(b"\n"):
+        piece = os.read(descriptor, 1)
+        if not piece:
+            sys.exit(1)
+        data += piece
+    return bytes(data)
+
+
+def _prctl(option: int, value: int) -> None:
+    if ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "prctl failed")
+
+
+def _start(orders: dict[str, object]) -> int | str:
+    """Fork and execute the command. Returns its pid, or what went wrong before it ran."""
+    failed_read, failed_write = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            _become(orders)
+        except BaseException as error:
+            os.write(failed_write, f"{error}".encode(errors="replace"))
+        finally:
+            os._exit(127)
+    os.close(failed_write)
+    message = b""
+    while piece := os.read(failed_read, 65536):
+        message += piece
+    os.close(failed_read)
+    if not message:
+        return pid
+    os.waitpid(pid, 0)
+    return f"the command could not be started: {message.decode(errors='replace')}"
+
+
+def _become(orders: dict[str, object]) -> None:
+    """In the child: own session, closed standard input, output to the log, then the command."""
+    _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    os.setsid()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE):
+        signal.signal(number, signal.SIG_DFL)
+    log = int(str(orders["log"]))
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    os.chdir(str(orders["cwd"]))
+    os.umask(0o022)
+    command, env = orders["command"], orders["env"]
+    assert isinstance(command, list)
+    assert isinstance(env, dict)
+    os.set_inheritable(log, False)
+    os.execvpe(command[0], command, env)
+
+
+def _watch(child: int, started: float, orders: dict[str, object]) -> dict[str, object]:
+    """Wait for the command's end, the deadline, a word or the death of the launcher; then end the rest."""
+    deadline = started + float(str(orders["timeout"]))
+    bell = _ring_on_child_exit()
+    report: dict[str, object] = {"timed_out": False, "interrupted": False, "killed_after_sec": None}
+    exit_code: int | None = None
+    orphaned = False
+    while exit_code is None:
+        exit_code = _reap(child)
+        if exit_code is not None:
+            break
+        left = deadline - time.monotonic()
+        ready = select.select([0, bell], [], [], min(left, 60.0))[0] if left > 0 else []
+        if bell in ready:
+            os.read(bell, 4096)
+        if 0 in ready:
+            report["interrupted"] = True
+            orphaned = not os.read(0, 1)
+        report["timed_out"] = left <= 0
+        exit_code = _reap(child)
+        if exit_code is not None:
+            report["timed_out"] = report["interrupted"] = False
+        elif report["timed_out"] or report["interrupted"]:
+            break
+    if exit_code is None:
+        report["killed_after_sec"] = time.monotonic() - started
+        exit_code = _ask_to_leave(child, 0.0 if orphaned else float(str(orders["grace"])))
+    code, gone = _kill_all(child)
+    report["exit_code"] = code if exit_code is None else exit_code
+    report["gone"] = gone
+    return report
+
+
+def _ring_on_child_exit() -> int:
+    """A descriptor that becomes readable whenever a child ends, so that waiting costs nothing."""
+    bell, rope = os.pipe()
+    os.set_blocking(rope, False)
+    signal.set_wakeup_fd(rope, warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    return bell
+
+
+def _reap(child: int) -> int | None:
+    """Collect every child that has ended; the command's exit status once it is among them."""
+    found = None
+    while True:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return found
+        if pid == 0:
+            return found
+        if pid == child:
+            found = _status(status)
+
+
+def _status(status: int) -> int:
+    """Exit status as a shell shows it: 128 + signal for a killed process."""
+    code = os.waitstatus_to_exitcode(status)
+    return 128 - code if code < 0 else code
+
+
+def _ask_to_leave(child: int, grace: float) -> int | None:
+    """SIGTERM to all, then wait until all have left or the grace period is over."""
+    _signal_all(signal.SIGTERM)
+    until = time.monotonic() + grace
+    code = None
+    while time.monotonic() < until and _descendants():
+        time.sleep(PAUSE)
+        found = _reap(child)
+        code = found if code is None else code
+    return code
+
+
+def _kill_all(child: int) -> tuple[int | None, bool]:
+    """SIGKILL until no descendant is left. Returns the command's status if it ended now, and success."""
+    until = time.monotonic() + KILL_PATIENCE
+    code = None
+    while True:
+        _signal_all(signal.SIGSTOP)  # a tree that cannot run cannot fork faster than it is killed
+        _signal_all(signal.SIGKILL)
+        found = _reap(child)
+        code = found if code is None else code
+        if not _descendants():
+            return code, True
+        if time.monotonic() > until:
+            return code, False
+        time.sleep(PAUSE / 4)
+
+
+def _signal_all(number: int) -> None:
+    """Send a signal to every descendant, again for those that appear meanwhile."""
+    done: set[int] = set()
+    while new := _descendants() - done:
+        for pid in new:
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, number)
+        done |= new
+
+
+def _descendants() -> set[int]:
+    """Pids of all living processes below this one (zombies that nobody can kill any more are left out)."""
+    parents: dict[int, list[int]] = {}
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            text = (entry / "stat").read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            continue
+        state, parent = text[text.rindex(")") + 2 :].split(maxsplit=2)[:2]
+        if state not in "ZX":
+            parents.setdefault(int(parent), []).append(int(entry.name))
+        else:
+            parents.setdefault(int(parent), [])
+    found: set[int] = set()
+    todo = [os.getpid()]
+    while todo:
+        children = parents.get(todo.pop(), [])
+        found.update(children)
+        todo += children
+    return found
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,304 @@
+"""The runtime file: where things lie, what runs agents and scorers, and within which limits.
+
+Every key is described in ``docs/configuration.md``; the docstrings below are the short form.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, field_validator
+
+from contract.errors import UserError
+from harness.runtime.agents import BUILT_IN
+from harness.runtime.tomlfile import Table, nearest, parse, read_toml, unknown_key
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+"""Relative paths inside configuration files start here."""
+
+BACKENDS = ("host", "docker", "sif")
+NO_NETWORK = "no-network"
+
+Positive = Annotated[int, Field(ge=1)]
+Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Network = Literal["default", "no-network"]
+AGENT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]*")
+_REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+class Image(Table):
+    """Image per container backend."""
+
+    docker: str | None = None
+    sif: str | None = None
+
+
+class AgentEnvironment(Table):
+    """``[agent.environment]``: what an agent's container sees of the machine."""
+
+    network_mode: Network = "default"
+    gpus: str = "auto"
+    root: bool = True
+
+    @field_validator("gpus")
+    @classmethod
+    def _devices(cls, value: str) -> str:
+        if not re.fullmatch(r"[A-Za-z0-9-]+(,[A-Za-z0-9-]+)*", value):
+            raise ValueError("must be 'auto', 'all', 'none' or device ids joined by commas")
+        return value
+
+
+class AgentLimits(Table):
+    """``[agent.limits]``: resources of one agent container; a backend that cannot keep one refuses."""
+
+    cpus: Seconds | None = None
+    memory_mb: Positive | None = None
+    pids: Positive | None = None
+    shm_mb: Positive | None = None
+
+
+class DeliveryLimits(Table):
+    """``[agent.delivery]``: how much is collected of what an agent leaves."""
+
+    max_files: Positive = 20_000
+    max_file_mb: Positive = 8_192
+    max_total_mb: Positive = 32_768
+
+
+class AgentTable(Table):
+    """``[agent.NAME]``: credentials and variables of one agent; with ``command`` it defines a custom one."""
+
+    credential: str | None = None
+    container: str | None = None
+    env: dict[str, str] = Field(default_factory=dict)
+    command: tuple[str, ...] | None = Field(default=None, strict=False, min_length=1)
+    session_dir: str | None = None
+    efforts: tuple[str, ...] = Field(default=(), strict=False)
+    stdin: Literal["closed", "task"] = "closed"
+
+    @field_validator("session_dir")
+    @classmethod
+    def _below_home(cls, value: str | None) -> str | None:
+        if value is not None and (
+            value.startswith("/") or ".." in value.split("/") or not value.strip("/. ")
+        ):
+            raise ValueError("must be a path below the agent's home, without '..'")
+        return value
+
+    @field_validator("env")
+    @classmethod
+    def _variable_names(cls, value: dict[str, str]) -> dict[str, str]:
+        for name, text in value.items():
+            if not _VARIABLE.fullmatch(name):
+                raise ValueError(f"{name!r} is no name of an environment variable")
+            if "\0" in text:
+                raise ValueError(f"the value of {name} holds a NUL character")
+        return value
+
+
+class AgentSection(Table):
+    """``[agent]``: what holds for every agent, and one table per agent (gathered in ``agents``)."""
+
+    timeout_sec: Positive = 21_600
+    grace_sec: Seconds = 5.0
+    image: Image = Image()
+    environment: AgentEnvironment = AgentEnvironment()
+    limits: AgentLimits = AgentLimits()
+    delivery: DeliveryLimits = DeliveryLimits()
+    agents: dict[str, AgentTable] = Field(default_factory=dict)
+
+
+class ScorerEnvironment(Table):
+    """``[scorer.environment]``: resources of the scorer's container."""
+
+    network_mode: Network | None = None
+    cpus: Seconds | None = None
+    memory_mb: Positive | None = None
+    gpus: Annotated[int, Field(ge=0)] | None = None
+
+
+class ScorerSection(Table):
+    """``[scorer]``: how scoring runs."""
+
+    timeout_sec: Seconds | None = None
+    prepare_timeout_sec: Seconds | None = None
+    score_timeout_sec: Seconds | None = None
+    viz_timeout_sec: Seconds | None = None
+    task_timeout_sec: Seconds = 1800.0
+    task_prepare_timeout_sec: Seconds = 600.0
+    task_timeouts: dict[str, Seconds] = Field(default_factory=dict)
+    checkpoints: str | None = "checkpoints"
+    image: Image = Image()
+    environment: ScorerEnvironment = ScorerEnvironment()
+
+
+class Executable(Table):
+    """``[docker]`` and ``[sif]``: the engine."""
+
+    executable: str | None = None
+    host: str | None = None
+
+
+class RuntimeFile(Table):
+    """A whole runtime file. Paths are as written; :class:`Runtime` resolves them."""
+
+    backend: Literal["host", "docker", "sif"] = "host"
+    cases_root: str = "cases"
+    data_root: str = "data"
+    runs_root: str = "runs"
+    auth_root: str = ".auth"
+    agent: AgentSection = AgentSection()
+    scorer: ScorerSection = ScorerSection()
+    docker: Executable = Executable()
+    sif: Executable = Executable()
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """A runtime file with its paths resolved."""
+
+    path: Path
+    file: RuntimeFile
+    root: Path = REPOSITORY
+
+    def resolve(self, text: str) -> Path:
+        """A path of the file: absolute as it stands, else below the repository root; ``~`` is the user's
+        home.
+        """
+        # Not resolve(): trees may be reached through links, and messages show paths as people know them.
+        return Path(os.path.normpath(self.root / Path(text).expanduser()))
+
+    @property
+    def backend(self) -> str:
+        return self.file.backend
+
+    @property
+    def cases(self) -> Path:
+        return self.resolve(self.file.cases_root)
+
+    @property
+    def data(self) -> Path:
+        return self.resolve(self.file.data_root)
+
+    @property
+    def runs(self) -> Path:
+        return self.resolve(self.file.runs_root)
+
+    @property
+    def auth(self) -> Path:
+        return self.resolve(self.file.auth_root)
+
+    @property
+    def checkpoints(self) -> Path | None:
+        return self.resolve(self.file.scorer.checkpoints) if self.file.scorer.checkpoints else None
+
+    def image(self, image: Image, table: str) -> str:
+        """The image for the chosen backend, empty on the host. Raises ``UserError`` when the file names
+        none.
+        """
+        if self.backend == "host":
+            return ""
+        name = image.docker if self.backend == "docker" else image.sif
+        if not name:
+            raise UserError(
+                f"[{table}.image]: key {self.backend!r} is missing, and backend = {self.backend!r} needs it",
+                where=self.path,
+            )
+        return name
+
+
+def find_file(argument: str | Path) -> Path:
+    """A ``--jobs`` or ``--runtime`` argument: relative to the working directory if there is such a file, else
+    to the repository root.
+    """
+    path = Path(argument).expanduser()
+    if path.is_absolute() or path.exists():
+        return path.absolute()
+    return REPOSITORY / path if (REPOSITORY / path).exists() else path.absolute()
+
+
+def load_runtime(argument: str | Path, root: Path = REPOSITORY) -> Runtime:
+    """Read and check a runtime file. Raises ``UserError``."""
+    path = find_file(argument)
+    data = read_toml(path)
+    agent = data.get("agent")
+    if isinstance(agent, dict):
+        data["agent"] = _gather_agents(agent, path)
+    return Runtime(path, parse(RuntimeFile, data, path), root)
+
+
+def _gather_agents(section: dict[str, Any], path: Path) -> dict[str, Any]:
+    """Move the tables of single agents into ``agents`` after checking their names and keys."""
+    reserved = set(AgentSection.model_fields) - {"agents"}
+    known = {name: value for name, value in section.items() if name in reserved}
+    agents: dict[str, AgentTable] = Field(default_factory=dict)
+    for name, value in section.items():
+        if name in reserved:
+            continue
+        if not isinstance(value, dict) or name == "agents":
+            raise unknown_key(path, ["agent"], name, reserved | set(BUILT_IN))
+        agents[name] = _agent_table(name, value, path, reserved)
+    return {**known, "agents": agents}
+
+
+def _agent_table(name: str, value: dict[str, Any], path: Path, reserved: set[str]) -> AgentTable:
+    if name not in BUILT_IN and "command" not in value:
+        like = nearest(name, reserved | set(BUILT_IN))
+        raise UserError(
+            f"[agent.{name}]: no such table, and no custom agent either since it has no 'command'",
+            where=path,
+            expected=f"one of {', '.join(sorted(reserved | set(BUILT_IN)))}, or a table with a command",
+            next_step=f"did you mean [agent.{like}]?" if like else "",
+        )
+    table = parse(AgentTable, value, path, ("agent", name))
+    if name in BUILT_IN:
+        given = {"command", "session_dir", "efforts", "stdin"} & set(value)
+        if given:
+            raise UserError(
+                f"[agent.{name}]: {sorted(given)[0]!r} cannot be set, {name} is built in",
+                where=path,
+                next_step="define your variant under another name",
+            )
+    elif not AGENT_NAME.fullmatch(name):
+        raise UserError(
+            f"[agent.{name}]: an agent's name needs letters, digits or any of _.+- only", where=path
+        )
+    if table.credential and not (table.container or "").startswith("/"):
+        raise UserError(
+            f"[agent.{name}]: 'credential' needs 'container', the absolute path where the agent looks for it",
+            where=path,
+        )
+    return table
+
+
+def expand_env(
+    env: Mapping[str, str], where: str, path: Path, environ: Mapping[str, str] = os.environ
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Split an agent's variables into plain ones and secrets.
+
+    A value that is ``"${NAME}"`` is taken from the launcher's environment and is secret, and so is the value
+    of every variable whose name speaks of keys, tokens, secrets, passwords or credentials.
+    """
+    plain: dict[str, str] = {}
+    secrets: dict[str, str] = {}
+    for name, value in env.items():
+        reference = _REFERENCE.fullmatch(value)
+        if reference:
+            if reference[1] not in environ:
+                raise UserError(
+                    f"[{where}]: {name} refers to ${{{reference[1]}}}, which is not set",
+                    where=path,
+                    next_step=f"export {reference[1]}=… before starting",
+                )
+            secrets[name] = environ[reference[1]]
+        elif re.search(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL", name.upper()):
+            secrets[name] = value
+        else:
+            plain[name] = value
+    return plain, secrets

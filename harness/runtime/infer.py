@@ -1,0 +1,120 @@
+"""Run agents on cases: ``python harness/runtime/infer.py --jobs JOBS --runtime RUNTIME``."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+from collections.abc import Sequence
+
+from rich.console import Console
+
+from contract.errors import EXIT_ITEM_FAILED, EXIT_OK, UserError, run_program
+from contract.record import dumps
+from harness.runtime.backends import get_backend
+from harness.runtime.backends.base import Backend
+from harness.runtime.batch import (
+    exit_status,
+    reduced,
+    remove_orphans,
+    run_all,
+    say,
+    stopping_on_signals,
+    summary,
+)
+from harness.runtime.config import load_runtime
+from harness.runtime.jobs import load_jobs
+from harness.runtime.planning import Plan, plan_all
+
+HOST_WARNING = (
+    "backend host: agents run as you, on this machine, with your files and your network. "
+    "Nothing isolates them; use it for agents you trust"
+)
+
+
+def arguments() -> argparse.ArgumentParser:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        prog="infer.py",
+        description="Run agents on cases and keep what they deliver. Finished runs are skipped.",
+        epilog="Exit status: 0 all runs are done, 1 some are not, 2 a fault in what was given, 130 stopped.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--jobs", metavar="FILE", help="TOML file with the runs to do")
+    parser.add_argument(
+        "--runtime", metavar="FILE", required=True, help="TOML file with directories, images, limits"
+    )
+    parser.add_argument(
+        "--dry-run", action="store_true", help="check everything, show what would run, touch nothing"
+    )
+    parser.add_argument(
+        "--redo", action="store_true", help="run finished runs again; each is replaced once the new one ended"
+    )
+    parser.add_argument(
+        "--keep", action="store_true", help="leave finished runs of another configuration as they are"
+    )
+    parser.add_argument(
+        "--json", action="store_true", help="end with the results as a JSON array instead of a table"
+    )
+    parser.add_argument(
+        "--list-orphans", action="store_true", help="list containers or processes of launchers, then leave"
+    )
+    parser.add_argument(
+        "--clean-orphans", action="store_true", help="remove those whose launcher is gone, then leave"
+    )
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Check, run, report. Returns the exit status."""
+    given = arguments().parse_args(argv)
+    runtime = load_runtime(given.runtime)
+    if given.list_orphans or given.clean_orphans:
+        return orphans(get_backend(runtime.backend, runtime), clean=given.clean_orphans)
+    if given.jobs is None:
+        raise UserError("--jobs is missing", next_step="infer.py --jobs FILE --runtime FILE")
+    if given.redo and given.keep:
+        raise UserError("--redo and --keep contradict each other", next_step="give one of them")
+    jobs = load_jobs(given.jobs, runtime.cases)
+    backend = get_backend(runtime.backend, runtime)
+    plans = plan_all(jobs, runtime, backend, redo=given.redo, keep=given.keep)
+    if backend.name == "host":
+        say(HOST_WARNING)
+    if given.dry_run:
+        return show(plans, backend)
+    with stopping_on_signals() as stop:
+        remove_orphans(backend)
+        results = run_all(plans, backend, stop, redo=given.redo)
+    if given.json:
+        sys.stdout.write(dumps(reduced(results)))
+    else:
+        summary(results, Console(soft_wrap=False))
+    return exit_status(results, stop)
+
+
+def show(plans: Sequence[Plan], backend: Backend) -> int:
+    """What would run, without touching anything."""
+    for plan in plans:
+        if plan.skip:
+            say(f"would skip {plan.key.label}: {plan.skip} already, see {plan.place.final}")
+            continue
+        job = plan.setting.job(plan.place.staging("<id>"), "<id>", shown=True)
+        say(f"would run {plan.key.label} into {plan.place.final}, at most {plan.setting.timeout} s")
+        say(f"  {shlex.join(backend.describe(job))}")
+    return EXIT_OK
+
+
+def orphans(backend: Backend, *, clean: bool) -> int:
+    """List what launchers of ours have running, or remove what dead ones left."""
+    if clean:
+        return EXIT_OK if remove_orphans(backend) else EXIT_ITEM_FAILED
+    found = backend.orphans()
+    for orphan in found:
+        launcher = "gone" if orphan.dead_owner else "alive"
+        say(f"{orphan.name} ({orphan.run or 'no run'}): its launcher is {launcher}")
+    say(f"{len(found)} found, {sum(orphan.dead_owner for orphan in found)} without a launcher")
+    return EXIT_OK
+
+
+if __name__ == "__main__":
+    run_program(main)

@@ -1,0 +1,113 @@
+"""The jobs file: which agent reconstructs which case, and how often."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field
+
+from contract.cases import KINDS, valid_segment
+from contract.errors import UserError
+from contract.names import REFERENCE_VIDEO
+from contract.runs import RunKey
+from harness.runtime.config import find_file
+from harness.runtime.tomlfile import Table, nearest, parse, read_toml
+
+Text = Annotated[str, Field(min_length=1)]
+
+
+class JobTable(Table):
+    """``[[job]]``"""
+
+    case: Text
+    agent: Text
+    model: Text
+    effort: Text
+    trial: Annotated[int, Field(ge=1)] | None = None
+
+
+class JobsFile(Table):
+    """A whole jobs file."""
+
+    trials: Annotated[int, Field(ge=1)] = 1
+    job: tuple[JobTable, ...] = Field(default=(), strict=False)
+
+
+@dataclass(frozen=True)
+class JobList:
+    """The runs that a jobs file asks for, in its order, without duplicates."""
+
+    path: Path
+    keys: tuple[RunKey, ...]
+
+    @property
+    def cases(self) -> tuple[str, ...]:
+        """Distinct cases in first-seen order."""
+        return tuple(dict.fromkeys(key.case for key in self.keys))
+
+
+def load_jobs(argument: str | Path, cases_root: Path) -> JobList:
+    """Read a jobs file and resolve its cases below ``cases_root``.
+
+    Raises ``UserError`` for unknown keys, an empty list, a case that does not exist, and runs named twice
+    (after resolution, so ``B_01`` and ``synthetic/B_01`` are the same case).
+    """
+    path = find_file(argument)
+    file = parse(JobsFile, read_toml(path), path)
+    if not file.job:
+        raise UserError(
+            "holds no [[job]], so there is nothing to do", where=path, next_step="add a [[job]] table"
+        )
+    seen: dict[str, tuple[int, RunKey]] = {}
+    for number, job in enumerate(file.job, 1):
+        case = resolve_case(job.case, cases_root, f"{path}: [[job]] number {number}")
+        for trial in range(1, file.trials + 1) if job.trial is None else (job.trial,):
+            key = RunKey(case, job.agent, job.model, job.effort, trial)
+            first = seen.setdefault(str(key.path), (number, key))
+            if first[0] != number:
+                raise UserError(
+                    f"[[job]] number {number} asks for {key.path}, which number {first[0]} asks for already",
+                    where=path,
+                )
+    return JobList(path, tuple(key for _, key in seen.values()))
+
+
+def resolve_case(text: str, root: Path, where: str) -> str:
+    """``<kind>/<case>`` for ``<case>`` or ``<kind>/<case>``; it exists below ``root`` exactly once."""
+    parts = text.split("/")
+    if len(parts) > 2 or not all(valid_segment(part) for part in parts):
+        raise UserError(f"case {text!r} is no case name", where=where, expected="<case> or <kind>/<case>")
+    if len(parts) == 2 and parts[0] not in KINDS:
+        raise UserError(
+            f"case {text!r}: {parts[0]!r} is no kind of case", where=where, expected=" or ".join(KINDS)
+        )
+    kinds = KINDS if len(parts) == 1 else (parts[0],)
+    found = [kind for kind in kinds if (root / kind / parts[-1]).is_dir()]
+    if len(found) == 1:
+        return f"{found[0]}/{parts[-1]}"
+    if found:
+        raise UserError(
+            f"case {text!r} exists under {' and '.join(found)}", where=where, next_step="write <kind>/<case>"
+        )
+    raise _no_case(text, parts[-1], kinds, root, where)
+
+
+def _no_case(text: str, name: str, kinds: Sequence[str], root: Path, where: str) -> UserError:
+    names = [path.name for kind in KINDS if (root / kind).is_dir() for path in (root / kind).iterdir()]
+    like = nearest(name, names)
+    sought = " and ".join(str(root / kind / name) for kind in kinds)
+    return UserError(
+        f"case {text!r} does not exist (looked for {sought})",
+        where=where,
+        next_step=f"did you mean {like!r}?"
+        if like
+        else "scripts/make_demo_case.py and scripts/add_case.py make cases",
+    )
+
+
+def reference_video(case: str, root: Path) -> Path:
+    """Path of a case's video."""
+    return root / case / REFERENCE_VIDEO
