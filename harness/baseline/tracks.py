@@ -76,8 +76,9 @@ class Tracker:
 
     def update(self, frame: int, sightings: list[Sighting]) -> None:
         """Take in what was seen at ``frame``."""
-        self._ended += [track for track in self._running if frame - track.last > PATIENCE]
-        self._running = [track for track in self._running if frame - track.last <= PATIENCE]
+        oldest = frame - PATIENCE - 1
+        self._ended += [track for track in self._running if track.last < oldest]
+        self._running = [track for track in self._running if track.last >= oldest]
         free = set(range(len(sightings)))
         for track, index in self._pairs(frame, sightings):
             self._running[track].add(frame, sightings[index])
