@@ -14,6 +14,9 @@ from numpy.typing import ArrayLike, NDArray
 from contract.constants import MISS
 from scorer.geometry import raster_cpu, raster_cuda
 
+_LAYOUT = ("C", "A", "W")
+"""One memory layout for the kernels (a read-only array is copied), so that each is compiled once."""
+
 
 @dataclass(frozen=True)
 class Raster:
@@ -142,7 +145,7 @@ def _table(name: str, values: ArrayLike, dtype: type[np.float32]) -> NDArray[np.
     if array.ndim != 2 or array.shape[1] != 3 or array.dtype.kind not in "fiu":
         raise ValueError(f"{name} must be numbers of shape (n, 3), not {array.dtype} of shape {array.shape}")
     with np.errstate(over="ignore", invalid="ignore"):
-        return np.ascontiguousarray(array, dtype)
+        return np.require(array, dtype, _LAYOUT)
 
 
 def _camera(name: str, values: ArrayLike, side: int) -> NDArray[np.float32]:
@@ -152,7 +155,7 @@ def _camera(name: str, values: ArrayLike, side: int) -> NDArray[np.float32]:
             f"{name} must be numbers of shape ({side}, {side}), not {array.dtype} of shape {array.shape}"
         )
     with np.errstate(over="ignore", invalid="ignore"):
-        matrix = np.ascontiguousarray(array, np.float32)
+        matrix = np.require(array, np.float32, _LAYOUT)
     if not np.isfinite(matrix).all():
         raise ValueError(f"{name} holds a number that is not finite in float32")
     return matrix
@@ -171,7 +174,7 @@ def _triangles(faces: ArrayLike, vertices: int) -> NDArray[np.int32]:
         raise ValueError(
             f"face {row} names vertices {array[row].tolist()}, but the vertices are 0 to {vertices - 1}"
         )
-    return np.ascontiguousarray(array, np.int32)
+    return np.require(array, np.int32, _LAYOUT)
 
 
 def _all_miss(height: int, width: int, barycentrics: bool) -> Raster:
