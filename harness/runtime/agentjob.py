@@ -75,11 +75,13 @@ class Setting:
     def task_text(self, staging: Path) -> str:
         """The filled TASK.md."""
         paths = self.paths(staging)
-        checker = "python -m {module}"
+        checker, preview = "python -m checker", "python -m checker.preview"
         if self.on_host:
-            workspace = shlex.quote(str(paths.workspace))
-            checker = f"{shlex.quote(sys.executable)} -m {{module}} --workspace {workspace}"
-        return tasktext.task_text(tasktext.placeholders(paths, checker, self.timeout))
+            where = f"--workspace {shlex.quote(str(paths.workspace))}"
+            python = shlex.quote(sys.executable)
+            checker = f"{python} -m checker {where} --video {shlex.quote(str(paths.video))}"
+            preview = f"{python} -m checker.preview {where}"
+        return tasktext.task_text(tasktext.placeholders(paths, checker, preview, self.timeout))
 
     def job(self, staging: Path, run_id: str, *, shown: bool = False) -> Job:
         """The job for a backend; ``shown`` leaves the task text out of its command, for people and records.

@@ -237,7 +237,7 @@ def _gather_agents(section: dict[str, Any], path: Path) -> dict[str, Any]:
     """Move the tables of single agents into ``agents`` after checking their names and keys."""
     reserved = set(AgentSection.model_fields) - {"agents"}
     known = {name: value for name, value in section.items() if name in reserved}
-    agents: dict[str, AgentTable] = Field(default_factory=dict)
+    agents: dict[str, AgentTable] = {}
     for name, value in section.items():
         if name in reserved:
             continue

@@ -13,10 +13,10 @@ CONTEXT = REPOSITORY / "harness" / "agent_context"
 _PLACEHOLDER = re.compile(r"\{\{([a-z_]+(?:\.[a-z_]+)*)\}\}")
 
 
-def placeholders(paths: AgentPaths, checker: str, timeout: int) -> dict[str, str]:
+def placeholders(paths: AgentPaths, checker: str, preview: str, timeout: int) -> dict[str, str]:
     """Values for ``TASK.md``.
 
-    ``checker`` : how the agent starts Python with the checker, for example ``python -m checker``.
+    ``checker``, ``preview`` : the command lines of the two tools, ``python -m checker`` in containers.
     ``timeout`` : wall clock in seconds.
     """
     return {
@@ -25,8 +25,8 @@ def placeholders(paths: AgentPaths, checker: str, timeout: int) -> dict[str, str
         "paths.workspace": str(paths.workspace),
         "paths.world": str(paths.world),
         "paths.solution": str(paths.solution),
-        "commands.checker": checker.format(module="checker"),
-        "commands.preview": checker.format(module="checker.preview"),
+        "commands.checker": checker,
+        "commands.preview": preview,
         "limits.time": duration(timeout),
     }
 
