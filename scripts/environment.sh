@@ -1,0 +1,45 @@
+# Sourced by demo.sh and test.sh: one virtual environment in the checkout, installed once.
+#
+# ensure_environment EXTRA   makes .venv (or takes $FOURDCB_VENV), installs the package with that extra unless this
+#                            pyproject.toml is installed already, and sets PYTHON. Needs the network the first time only.
+
+ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
+VENV="${FOURDCB_VENV:-$ROOT/.venv}"
+
+fail() {
+    echo "error: $*" >&2
+    exit 2
+}
+
+# A Python that is new enough, without trusting that "python3" is.
+find_python() {
+    local candidate
+    for candidate in "${FOURDCB_PYTHON:-}" python3 python3.13 python3.12 python3.11; do
+        [ -n "$candidate" ] || continue
+        if "$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+            echo "$candidate"
+            return
+        fi
+    done
+    return 1
+}
+
+ensure_environment() {
+    local extra="$1" base stamp wanted
+    if [ ! -x "$VENV/bin/python" ]; then
+        base="$(find_python)" || fail "no Python 3.11 or newer found. Next: install one, or set FOURDCB_PYTHON"
+        echo "making a virtual environment in $VENV"
+        "$base" -m venv "$VENV" || fail "could not make a virtual environment. Next: apt-get install python3-venv"
+    fi
+    PYTHON="$VENV/bin/python"
+    stamp="$VENV/.fourdcodebench-$extra"
+    wanted="$("$PYTHON" -c 'import hashlib, sys; print(hashlib.sha256(open(sys.argv[1], "rb").read()).hexdigest())' \
+        "$ROOT/pyproject.toml") $ROOT"
+    if [ "$(cat "$stamp" 2>/dev/null)" != "$wanted" ]; then
+        echo "installing fourdcodebench[$extra] (once; needs the network)"
+        "$PYTHON" -m pip install --quiet --disable-pip-version-check -e "$ROOT[$extra]" ||
+            fail "the installation failed. Next: check the network and run this again"
+        echo "$wanted" >"$stamp"
+    fi
+    export PATH="$VENV/bin:$PATH"
+}
