@@ -120,7 +120,7 @@ class Setting:
             network=self.network,
             gpus=self.gpus,
             limits=self.limits,
-            labels=labels(self.key),
+            labels=labels(str(self.key.path)),
             as_root=self.as_root,
         )
 
@@ -211,11 +211,11 @@ def container_name(key: RunKey, run_id: str) -> str:
     return f"4dcb-{run_id}-{re.sub(r'[^A-Za-z0-9_.-]', '_', key.label)}"[:120]
 
 
-def labels(key: RunKey) -> dict[str, str]:
-    """Labels that tell whose container it is."""
+def labels(run: str) -> dict[str, str]:
+    """Labels that tell whose container it is; ``run`` says what for."""
     me = owner.this_process()
     return {
-        f"{LABEL}.run": str(key.path),
+        f"{LABEL}.run": run,
         f"{LABEL}.owner": str(me["pid"]),
         f"{LABEL}.boot": str(me["boot_id"]),
     }

@@ -22,10 +22,18 @@ from harness.runtime.runrecord import ENVIRONMENT_ERROR
 _STYLES = {"done": "green", "failed": "red", ENVIRONMENT_ERROR: "bold red", "interrupted": "yellow"}
 
 
-def say(text: str) -> None:
-    """One line of the harness on standard output."""
-    sys.stdout.write(f"[RUN] {one_line(text)}\n")
-    sys.stdout.flush()
+class Speaker:
+    """Where the harness's own lines go: standard output, or standard error while that one carries JSON."""
+
+    to_stderr = False
+
+    def __call__(self, text: str) -> None:
+        stream = sys.stderr if self.to_stderr else sys.stdout
+        stream.write(f"[RUN] {one_line(text)}\n")
+        stream.flush()
+
+
+say = Speaker()
 
 
 @contextmanager

@@ -270,7 +270,7 @@ def printable(name: str) -> str:
 
 
 def drop_special_files(directory: Path) -> list[str]:
-    """Remove links and special files from a tree that stays where it is (the session). Returns their names."""
+    """Remove links and special files from a tree that stays in place (the session). Returns their names."""
     dropped = []
     for place, directories, files in os.walk(directory, followlinks=False):
         for name in [*directories, *files]:

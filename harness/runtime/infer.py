@@ -68,6 +68,7 @@ def arguments() -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Check, run, report. Returns the exit status."""
     given = arguments().parse_args(argv)
+    say.to_stderr = given.json
     runtime = load_runtime(given.runtime)
     if given.list_orphans or given.clean_orphans:
         return orphans(get_backend(runtime.backend, runtime), clean=given.clean_orphans)

@@ -1,0 +1,73 @@
+"""The table of scores at the end of ``score.py``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from contract.metrics import METRICS
+from contract.names import RESULTS, REWARD
+from contract.record import read_json
+from contract.states import ERROR, EXCLUDED, NOT_APPLICABLE, UNCOMPUTABLE
+
+_SHORT = {
+    NOT_APPLICABLE: ("–", "dim"),
+    EXCLUDED: ("excl.", "dim"),
+    UNCOMPUTABLE: ("uncomp.", "yellow"),
+    ERROR: ("error", "red"),
+}
+_MOST_COLUMNS = 8
+
+
+def read_reward(directory: Path) -> Mapping[str, Any] | None:
+    """``reward.json`` of a scored entry; None when it was not scored."""
+    try:
+        reward = read_json(directory / RESULTS / REWARD)
+    except (OSError, ValueError):
+        return None
+    return reward if isinstance(reward, dict) else None
+
+
+def score_tables(rewards: Sequence[tuple[str, Mapping[str, Any] | None]]) -> list[Table]:
+    """One row per entry and one column per metric that any of them has; wide tables are split."""
+    metrics = [
+        metric
+        for metric in METRICS
+        if any(reward and reward.get(metric.key) not in (None, NOT_APPLICABLE) for _, reward in rewards)
+    ]
+    tables = []
+    for start in range(0, len(metrics), _MOST_COLUMNS):
+        shown = metrics[start : start + _MOST_COLUMNS]
+        table = Table(title="scores" if start == 0 else "scores, continued", title_justify="left")
+        table.add_column("world", overflow="fold")
+        for metric in shown:
+            arrow = "↑" if metric.higher_is_better else "↓"
+            table.add_column(f"{metric.label} {arrow}", justify="right")
+        for name, reward in rewards:
+            cells = [_cell(None if reward is None else reward.get(metric.key)) for metric in shown]
+            table.add_row(Text(name), *cells)
+        tables.append(table)
+    return tables
+
+
+def _cell(value: object) -> Text:
+    if value is None:
+        return Text("not scored", style="dim")
+    if isinstance(value, str):
+        text, style = _SHORT.get(value, (value, ""))
+        return Text(text, style=style)
+    return Text(f"{value:.4f}" if isinstance(value, int | float) else "?")
+
+
+def print_scores(rewards: Sequence[tuple[str, Mapping[str, Any] | None]], console: Console) -> None:
+    """Print the tables, or say that there is nothing to show."""
+    tables = score_tables(rewards)
+    for table in tables:
+        console.print(table)
+    if not tables:
+        console.print("no scores")
