@@ -1,0 +1,183 @@
+#!/usr/bin/env bash
+# A Docker engine for the tests, on a machine that has none running.
+#
+#   scripts/engines.sh start [--for PID]   find or start an engine; prints "export DOCKER_HOST=…"
+#                                          (--for: the engine that was started stops when process PID ends)
+#   scripts/engines.sh base-image          make 4dcb/test-base:bookworm, a minimal Debian with python3
+#   scripts/engines.sh images              build 4dcb/agent:dev and 4dcb/scorer:dev for the CPU on it
+#   scripts/engines.sh status              exit 0 if an engine answers
+#   scripts/engines.sh stop                stop the engine that this script started; images are kept for the next start
+#   scripts/engines.sh purge               stop it and delete all that it kept
+#
+# An engine that already answers (DOCKER_HOST, else the default socket) is used as it is and never stopped. Otherwise, as
+# root on Debian or Ubuntu, the packages docker.io, iptables and debootstrap are installed where they are missing, and an
+# engine of its own is started: own socket, own data, in a scratch folder below TMPDIR. Nothing is pulled from a container
+# registry; the base image comes from Debian's packages and is kept in ~/.cache/4dcodebench.
+#
+# Exit status: 0 done; 1 failed; 2 usage; 3 no engine can be had here (reason on standard error): tests may be skipped.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+readonly UNAVAILABLE=3
+readonly BASE_IMAGE=4dcb/test-base:bookworm
+readonly SUITE=bookworm
+key="$(printf %s "$PWD" | cksum | cut -d' ' -f1)"
+scratch="${FDCB_ENGINE_DIR:-${TMPDIR:-/tmp}/4dcb-engine-$(id -u)-$key}"
+cache="${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/4dcodebench"
+own="unix://$scratch/docker.sock"
+
+say() { echo "[engines] $*" >&2; }
+unavailable() { say "no Docker engine here: $*"; exit "$UNAVAILABLE"; }
+
+answers() { # address, or empty for the default socket
+    python3 - "$1" <<'PY' 2> /dev/null
+import http.client, os, socket, sys, urllib.parse
+url = urllib.parse.urlsplit(sys.argv[1] or "unix:///var/run/docker.sock")
+if url.scheme == "unix":
+    connection = http.client.HTTPConnection("localhost", timeout=10)
+    connection.sock = socket.socket(socket.AF_UNIX)
+    connection.sock.settimeout(10)
+    connection.sock.connect(url.path)
+elif url.scheme in ("tcp", "http"):
+    connection = http.client.HTTPConnection(url.hostname, url.port or 2375, timeout=10)
+else:
+    sys.exit(1)
+connection.request("GET", "/_ping")
+sys.exit(connection.getresponse().status != 200)
+PY
+}
+
+# The address of an engine that answers; fails when there is none.
+find_engine() {
+    if [ -n "${DOCKER_HOST:-}" ]; then
+        answers "$DOCKER_HOST" && echo "$DOCKER_HOST"
+    elif answers "$own"; then
+        echo "$own"
+    elif answers ""; then
+        echo unix:///var/run/docker.sock
+    else
+        return 1
+    fi
+}
+
+install_packages() {
+    local missing=() package
+    for package in docker.io iptables debootstrap; do
+        dpkg -s "$package" > /dev/null 2>&1 || missing+=("$package")
+    done
+    [ ${#missing[@]} -gt 0 ] || return 0
+    say "installing ${missing[*]}"
+    # A package that starts its own engine on installation is not wanted here, and cannot do so without an init system.
+    local policy=/usr/sbin/policy-rc.d made=
+    if [ ! -e "$policy" ]; then
+        printf '#!/bin/sh\nexit 101\n' > "$policy"
+        chmod +x "$policy"
+        made=yes
+    fi
+    local status=0
+    { apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "${missing[@]}"; } \
+        > "$scratch/apt.log" 2>&1 || status=$?
+    [ -z "$made" ] || rm -f "$policy"
+    [ "$status" -eq 0 ] || { tail -n 5 "$scratch/apt.log" >&2; unavailable "installing ${missing[*]} failed"; }
+}
+
+start() {
+    local watched="" found pid
+    if [ "${1:-}" = --for ]; then watched="$2"; fi
+    if found="$(find_engine)"; then
+        echo "export DOCKER_HOST=$found"
+        return 0
+    fi
+    [ -z "${DOCKER_HOST:-}" ] || unavailable "DOCKER_HOST is $DOCKER_HOST, and nothing answers there"
+    [ "$(id -u)" -eq 0 ] || unavailable "none is running, and only root can start one (start Docker, or set DOCKER_HOST)"
+    command -v apt-get > /dev/null && command -v dpkg > /dev/null \
+        || unavailable "none is running, and it can be installed on Debian and Ubuntu only"
+    install_packages
+    rm -f "$scratch/docker.pid" "$scratch/docker.sock"
+    say "starting an engine in $scratch"
+    setsid dockerd --host "$own" --data-root "$scratch/data" --exec-root "$scratch/exec" \
+        --pidfile "$scratch/docker.pid" > "$scratch/dockerd.log" 2>&1 < /dev/null 9>&- &
+    pid=$!
+    local waited=0
+    until answers "$own"; do
+        kill -0 "$pid" 2> /dev/null || { tail -n 5 "$scratch/dockerd.log" >&2; unavailable "dockerd ended at once"; }
+        [ "$waited" -lt 120 ] || { stop; unavailable "dockerd did not answer within 60 s (log: $scratch/dockerd.log)"; }
+        sleep 0.5
+        waited=$((waited + 1))
+    done
+    if [ -n "$watched" ]; then
+        setsid "$PWD/scripts/engines.sh" stop-after "$watched" > /dev/null 2>&1 < /dev/null 9>&- &
+    fi
+    echo "export DOCKER_HOST=$own"
+}
+
+stop() {
+    local pid waited=0
+    pid="$(cat "$scratch/docker.pid" 2> /dev/null || true)"
+    # A pid file that outlived its engine may name any process by now.
+    if [ -n "$pid" ] && tr '\0' ' ' < "/proc/$pid/cmdline" 2> /dev/null | grep -qF -- "$scratch/docker.pid"; then
+        kill "$pid" 2> /dev/null || true
+        while kill -0 "$pid" 2> /dev/null; do
+            [ "$waited" -lt 60 ] || { kill -9 "$pid" 2> /dev/null || true; break; }
+            sleep 0.5
+            waited=$((waited + 1))
+        done
+    fi
+    rm -f "$scratch/docker.pid" "$scratch/docker.sock"
+}
+
+need_engine() {
+    DOCKER_HOST="$(find_engine)" || unavailable "start one first: scripts/engines.sh start"
+    export DOCKER_HOST
+}
+
+base_image() {
+    need_engine
+    if docker image inspect "$BASE_IMAGE" > /dev/null 2>&1; then
+        return 0
+    fi
+    local tar="$cache/test-base-$SUITE-$(dpkg --print-architecture).tar.gz" work
+    if [ ! -f "$tar" ]; then
+        [ "$(id -u)" -eq 0 ] || unavailable "image $BASE_IMAGE is missing, and only root can make it with debootstrap"
+        install_packages
+        say "making $BASE_IMAGE from Debian's packages"
+        mkdir -p "$cache" "$scratch"
+        work="$(mktemp -d "$scratch/rootfs.XXXXXX")"
+        debootstrap --variant=minbase --include=python3 "$SUITE" "$work" > "$scratch/debootstrap.log" 2>&1 \
+            || { tail -n 5 "$scratch/debootstrap.log" >&2; rm -rf "$work"; exit 1; }
+        rm -rf "$work"/var/cache/apt/archives/*.deb "$work"/var/lib/apt/lists/*
+        tar -C "$work" --one-file-system -c . | gzip -1 > "$tar.$$"
+        mv "$tar.$$" "$tar"
+        rm -rf "$work"
+    fi
+    docker import "$tar" "$BASE_IMAGE" > /dev/null
+}
+
+images() {
+    need_engine
+    base_image
+    # A host with a certificate authority of its own says so in one of these.
+    CA_BUNDLE="${CA_BUNDLE:-${PIP_CERT:-${SSL_CERT_FILE:-${REQUESTS_CA_BUNDLE:-}}}}" \
+        scripts/build_images.sh --cpu --base "$BASE_IMAGE" --network host --if-changed >&2
+}
+
+locked() { # one at a time: several test processes may ask at once
+    mkdir -p "$scratch"
+    chmod 700 "$scratch"
+    exec 9> "$scratch/lock"
+    flock 9
+    "$@"
+}
+
+case "${1:-}" in
+    start | stop) locked "$@" ;;
+    base-image) locked base_image ;;
+    images) locked images ;;
+    status) find_engine > /dev/null || exit "$UNAVAILABLE" ;;
+    purge) locked stop; rm -rf "$scratch" ;;
+    stop-after)
+        while kill -0 "$2" 2> /dev/null; do sleep 1; done
+        locked stop
+        ;;
+    *) sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//;p}' "$0"; [ "${1:-}" = --help ] || exit 2 ;;
+esac
