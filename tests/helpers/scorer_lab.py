@@ -1,0 +1,143 @@
+"""A small tree of cases and runs, with metrics that do what a test asks, to try the scorer's process on."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from contract.metrics import TYPE_BY_NAME
+from scorer.arrays import GROUPS
+
+CASE = "synthetic/box"
+RUN = f"runs/{CASE}/toy-model-high/1"
+
+_METRIC = """
+import errno, os, signal, subprocess, sys, time
+from pathlib import Path
+import numpy as np
+from scorer.metrics.base import Measurement
+
+def measure(scene):
+    with open({log!r}, "a") as log:
+        log.write({name!r} + "\\n")
+    fine = Measurement({{{key!r}: 0.5}}, {{{group!r}: {{"values": np.arange(3)}}}})
+{body}
+"""
+
+
+@dataclass
+class Lab:
+    """Trees below ``root``: one case, any number of runs that copy ``world``; the test writes the metrics."""
+
+    root: Path
+    world: Path
+    registry: dict[str, str] = field(default_factory=dict)
+    entries: list[dict[str, str]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        for name in ("cases", "data", "runs", "metrics"):
+            (self.root / name).mkdir(parents=True)
+        self.add_case(CASE)
+
+    def add_case(self, case: str) -> None:
+        video = self.root / "cases" / case / "reference.mp4"
+        video.parent.mkdir(parents=True)
+        shutil.copy(self.world / "render.mp4", video)
+
+    def add_run(self, run: str = RUN, case: str = CASE) -> Path:
+        """Copy the world and its solution to a run; returns the run's directory."""
+        out = self.root / run
+        shutil.copytree(self.world.parent, out / "workspace")
+        self.entries.append({"case": case, "world": f"{run}/workspace/world", "out": run})
+        return out
+
+    def metric(self, name: str, body: str = "return fine") -> None:
+        """Register a metric of type ``name`` that ends with ``body``; ``fine`` is a good measurement."""
+        source = _METRIC.format(
+            log=str(self.log), name=name, key=TYPE_BY_NAME[name].metrics[0].detail_key, group=GROUPS[name][0],
+            body=textwrap.indent(textwrap.dedent(body), "    "),
+        )  # fmt: skip
+        (self.root / "metrics" / f"lab_{name}.py").write_text(source)
+        self.registry[name] = f"lab_{name}"
+
+    @property
+    def log(self) -> Path:
+        return self.root / "calls.log"
+
+    @property
+    def calls(self) -> list[str]:
+        """Names of the metrics that ran, in order."""
+        return self.log.read_text().split() if self.log.exists() else []
+
+    def command(self, *flags: str) -> list[str]:
+        """Command line of a scorer on this tree with the registered metrics."""
+        manifest = self.root / "manifest.json"
+        manifest.write_text(json.dumps(self.entries))
+        code = (
+            "import json, sys; from contract.errors import run_program; from scorer.__main__ import main; "
+            "run_program(lambda: main(sys.argv[2:], json.loads(sys.argv[1])))"
+        )
+        roots = [part for name in ("cases", "data", "runs") for part in (f"--{name}", str(self.root / name))]
+        arguments = ["--manifest", str(manifest), *roots, *flags]
+        return [sys.executable, "-c", code, json.dumps(self.registry), *arguments]
+
+    @property
+    def env(self) -> dict[str, str]:
+        repository = str(Path(__file__).parents[2])
+        return {**os.environ, "PYTHONPATH": os.pathsep.join([str(self.root / "metrics"), repository])}
+
+    def start(self, *flags: str) -> subprocess.Popen[str]:
+        """Start a scorer; its output is piped."""
+        pipe = subprocess.PIPE
+        return subprocess.Popen(self.command(*flags), env=self.env, stdout=pipe, stderr=pipe, text=True)
+
+    def score(self, *flags: str) -> subprocess.CompletedProcess[str]:
+        """Run a scorer to its end."""
+        done = subprocess.run(
+            self.command(*flags), env=self.env, capture_output=True, text=True, timeout=300, check=False
+        )
+        assert "Traceback" not in done.stderr, done.stderr
+        return done
+
+    def reward(self, run: str = RUN) -> dict[str, Any]:
+        return strict_json(self.root / run / "results" / "reward.json")
+
+    def detail(self, run: str = RUN) -> dict[str, Any]:
+        return strict_json(self.root / run / "results" / "reward.detail.json")
+
+
+def strict_json(path: Path) -> Any:
+    """Parse a file that must be strict JSON: no NaN and no Infinity."""
+
+    def refuse(token: str) -> None:
+        raise AssertionError(f"{path} holds {token}")
+
+    return json.loads(path.read_text(), parse_constant=refuse)
+
+
+def eventually(condition: Callable[[], object], seconds: float = 30) -> bool:
+    """Whether the condition came true; waits for it."""
+    end = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+def alive(pid: int) -> bool:
+    """Whether a process runs (a zombie does not)."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return state not in ("Z", "X")
