@@ -1,0 +1,1 @@
+"""Small seeded simulations and a plain renderer: the cases that `scripts/make_demo_case.py` makes."""
