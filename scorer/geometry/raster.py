@@ -7,6 +7,7 @@ same function can use them (``device="cuda"``); see :mod:`scorer.geometry.raster
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from contract.constants import MISS
 from scorer.geometry import raster_cpu, raster_cuda
 
-_LAYOUT = ("C", "A", "W")
+_LAYOUT: tuple[Literal["C"], Literal["A"], Literal["W"]] = ("C", "A", "W")
 """One memory layout for the kernels (a read-only array is copied), so that each is compiled once."""
 
 

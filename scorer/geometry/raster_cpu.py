@@ -19,8 +19,9 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from scorer.geometry.raster_kernels import band_kernel, interpolate_kernel, keep_kernel
-from scorer.geometry.raster_project import camera_kernel, clip_kernel, snap_kernel
+from scorer.geometry.raster_fill import band_kernel
+from scorer.geometry.raster_interpolate import interpolate_kernel
+from scorer.geometry.raster_project import camera_kernel, clip_kernel, keep_kernel, snap_kernel
 
 Floats = NDArray[np.float32]
 Ints = NDArray[np.int32]

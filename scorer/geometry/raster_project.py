@@ -1,4 +1,4 @@
-"""From world points to clip coordinates and to the rasteriser's integer grid, in float32.
+"""From world points to clip coordinates and to the rasteriser's integer grid, and which faces then matter.
 
 Every product and sum below is a separate float32 operation in a fixed order: no fused multiply-add, no
 re-association (numba's default), so that the snapped coordinates are the same on every machine and for every
@@ -24,6 +24,8 @@ _NEAR2 = np.float32(2.0 * NEAR)
 _ROUND = np.float32(12582912.0)
 """1.5·2^23: adding and subtracting it rounds a float32 below 2^22 to an integer, half to even."""
 _FAR_OUT = np.float32(40000.0)
+SPAN_LIMIT = 32767
+"""Largest extent of a face on the fast path, 1/16 px."""
 
 
 @numba.njit(cache=True, nogil=True, error_model="numpy")
@@ -53,7 +55,7 @@ def clip_kernel(points, matrix, height, width, out, start, stop):  # type: ignor
 
 
 @numba.njit(cache=True, nogil=True, error_model="numpy", inline="always")
-def snap(value, reciprocal, scale):  # type: ignore[no-untyped-def]
+def _snap(value, reciprocal, scale):  # type: ignore[no-untyped-def]
     """Snapped coordinate as a float32 that holds an integer, half to even; NaN and huge values stay what they
     are.
     """
@@ -73,8 +75,8 @@ def snap_kernel(clip, tile, out, start, stop):  # type: ignore[no-untyped-def]
     for v in range(start, stop):
         w = clip[v, 2]
         reciprocal = _ONE / w
-        x = snap(clip[v, 0] * tile[0] + w * tile[1], reciprocal, tile[4])
-        y = snap(clip[v, 1] * tile[2] + w * tile[3], reciprocal, tile[5])
+        x = _snap(clip[v, 0] * tile[0] + w * tile[1], reciprocal, tile[4])
+        y = _snap(clip[v, 1] * tile[2] + w * tile[3], reciprocal, tile[5])
         usable = (
             (w >= abs(w - _NEAR2)) & (x >= SNAP_LOW) & (x <= SNAP_HIGH) & (y >= SNAP_LOW) & (y <= SNAP_HIGH)
         )
@@ -84,3 +86,32 @@ def snap_kernel(clip, tile, out, start, stop):  # type: ignore[no-untyped-def]
         else:
             out[v, 0] = NOT_SNAPPED
             out[v, 1] = NOT_SNAPPED
+
+
+@numba.njit(cache=True, nogil=True, error_model="numpy")
+def keep_kernel(snapped, faces, grid, kept, start, stop):  # type: ignore[no-untyped-def]
+    """Compact the faces of [start, stop) that may own a pixel of the tile to the front of
+    ``kept[start:stop]``.
+
+    ``grid`` int64 (4,): tile offset to pixel-centre coordinates in x and y (8·side − 8), then last column and
+    last row that exist in the image. A row of ``kept`` (int32): face, first row | last row << 16; a face to
+    be clipped has all rows. Returns the number kept.
+    """
+    at = start
+    all_rows = np.int32(grid[3] << 16)
+    for f in range(start, stop):
+        a, b, c = faces[f, 0], faces[f, 1], faces[f, 2]
+        xa, ya = snapped[a, 0], snapped[a, 1]
+        xb, yb = snapped[b, 0], snapped[b, 1]
+        xc, yc = snapped[c, 0], snapped[c, 1]
+        low_x, high_x = np.int64(min(xa, xb, xc)), np.int64(max(xa, xb, xc))
+        low_y, high_y = np.int64(min(ya, yb, yc)), np.int64(max(ya, yb, yc))
+        first = max((low_y + grid[1] + 15) >> 4, 0)
+        last = min((high_y + grid[1]) >> 4, grid[3])
+        left = max((low_x + grid[0] + 15) >> 4, 0)
+        right = min((high_x + grid[0]) >> 4, grid[2])
+        clipped = (low_x == NOT_SNAPPED) | (max(high_x, high_y) - min(low_x, low_y) > SPAN_LIMIT)
+        kept[at, 0] = f
+        kept[at, 1] = all_rows if clipped else np.int32(first | (last << 16))
+        at += np.int64(clipped | ((first <= last) & (left <= right)))
+    return at - start
