@@ -14,7 +14,9 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any
 
 from scorer.messages import READY, Reply
@@ -29,6 +31,7 @@ def main() -> None:
     start_guardian(lifeline, connection_fd)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the scorer decides when a worker ends
     faulthandler.enable()
+    prefer_to_be_killed()
     from scorer.tasks import Tasks
 
     serve(Connection(connection_fd), Tasks())
@@ -49,6 +52,12 @@ def start_guardian(lifeline: int, connection_fd: int) -> None:
     while os.read(lifeline, 1):
         pass
     os.killpg(0, signal.SIGKILL)
+
+
+def prefer_to_be_killed() -> None:
+    """When memory runs out, the kernel is to take this worker, not the scorer that keeps the records."""
+    with suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("500")
 
 
 def serve(connection: Connection, tasks: object) -> None:
