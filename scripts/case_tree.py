@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import shutil
@@ -16,6 +17,7 @@ from contract.errors import UserError
 from contract.names import ANNOTATION, DYNAMIC_MASK, REFERENCE_VIDEO, WORLD
 from contract.record import sync_directory
 
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG)
 _PREFIX = ".partial-"
 _LOCK = ".lock"
 
@@ -88,7 +90,12 @@ def staged(place: CasePlace) -> Iterator[CasePlace]:
             raise UserError(
                 f"cannot be written ({error.strerror})", where=error.filename or place.label
             ) from error
-        yield draft
+        try:
+            yield draft
+        except OSError as error:
+            if error.errno not in _FULL:
+                raise
+            raise UserError(f"cannot be written ({error.strerror})", where=place.label) from error
         if not any(draft.data_dir.iterdir()):
             draft.data_dir.rmdir()
         undo = _swap(draft.data_dir, place.data_dir, data / "old")
