@@ -1,8 +1,8 @@
 """Edge-connected components of a triangle mesh.
 
-Two faces are linked when they share an undirected edge that occurs exactly twice in the whole mesh; an edge of one,
-three or more face sides links nothing. Everything here is topology: it depends on the face indices alone and can be
-reused for every frame in which they do not change.
+Two faces are linked when they share an undirected edge that occurs exactly twice in the whole mesh; an edge
+of one, three or more face sides links nothing. Everything here is topology: it depends on the face indices
+alone and can be reused for every frame in which they do not change.
 """
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numba import njit
 
-_INSERTION = 24
-"""Buckets up to this size are sorted by insertion."""
+from scorer.geometry.sorting import sort
 
 
 @dataclass(frozen=True)
@@ -25,8 +24,8 @@ class Components:
     vertices, vertex_start : int32 (Σ,) and int64 (C + 1,), the vertices each component uses, ascending.
     single : int64 (C,), undirected edges with exactly one face side inside the component.
     over : int64 (C,), undirected edges with more than two.
-    boundary, boundary_start : int32 (B, 2) and int64 (C + 1,), the single edges of each component, directed as in their
-        face and sorted by (larger, smaller) vertex.
+    boundary, boundary_start : int32 (B, 2) and int64 (C + 1,), the single edges of each component, directed
+        as in their face and sorted by (larger, smaller) vertex.
     """
 
     faces: np.ndarray
@@ -82,17 +81,7 @@ def sorted_edges(faces: np.ndarray, vertex_count: int) -> np.ndarray:
         keys[cursor[high]] = np.int64(low) * total + edge
         cursor[high] += 1
     for i in range(vertex_count):
-        first, last = offset[i], offset[i + 1]
-        if last - first > _INSERTION:
-            keys[first:last] = np.sort(keys[first:last])
-            continue
-        for j in range(first + 1, last):
-            key = keys[j]
-            k = j - 1
-            while k >= first and keys[k] > key:
-                keys[k + 1] = keys[k]
-                k -= 1
-            keys[k + 1] = key
+        sort(keys[offset[i] : offset[i + 1]])
     for j in range(total):
         keys[j] %= total
     return keys
@@ -175,13 +164,13 @@ def _edge_uses(
     first = 0
     while first < len(edges):
         last = _next_group(faces, edges, first)
-        # Sort the run by component (a run of two is one component already, or one face twice).
+        # Group the run by component (a run of two is one component already, or one face twice).
         run = edges[first:last].copy()
         if last - first > 2:
-            owners = np.empty(last - first, dtype=np.int64)
             for i in range(last - first):
-                owners[i] = labels[run[i] // 3]
-            run = run[np.argsort(owners, kind="mergesort")]
+                run[i] += labels[run[i] // 3] * len(edges)
+            sort(run)
+            run %= len(edges)
         i = 0
         while i < len(run):
             owner = labels[run[i] // 3]
@@ -215,7 +204,7 @@ def _edge_uses(
 def _vertices(grouped: np.ndarray, start: np.ndarray, vertex_count: int) -> tuple[np.ndarray, np.ndarray]:
     """Vertices used by each component, ascending."""
     seen = np.full(vertex_count, -1, dtype=np.int64)
-    found = np.empty(3 * len(grouped), dtype=np.int32)
+    found = np.empty(3 * len(grouped), dtype=np.int64)
     offset = np.zeros(len(start), dtype=np.int64)
     total = 0
     for c in range(len(start) - 1):
@@ -226,9 +215,9 @@ def _vertices(grouped: np.ndarray, start: np.ndarray, vertex_count: int) -> tupl
                     seen[vertex] = c
                     found[total] = vertex
                     total += 1
-        found[offset[c] : total] = np.sort(found[offset[c] : total])
+        sort(found[offset[c] : total])
         offset[c + 1] = total
-    return found[:total].copy(), offset
+    return found[:total].astype(np.int32), offset
 
 
 @njit(cache=True, nogil=True)
@@ -239,7 +228,7 @@ def edge_uses(faces: np.ndarray, vertex_count: int) -> tuple[int, int]:
     for edge in range(total):
         high, low = _ends(faces, edge)
         keys[edge] = np.int64(high) * vertex_count + low
-    keys.sort()
+    sort(keys)
     single = 0
     over = 0
     i = 0

@@ -1,8 +1,9 @@
 """Closing the holes of three or four boundary edges.
 
-Holes are the cycles of a basis of the boundary graph. Which basis matters when boundary loops touch, so the walk is
-that of networkx's ``cycle_basis`` on the edges sorted by (larger, smaller) vertex, and triangles are laid and wound as
-trimesh's ``fill_holes`` (4.11) does. The code is our own: cycles longer than four are given up as soon as they are.
+Holes are the cycles of a basis of the boundary graph. Which basis matters when boundary loops touch, so the
+walk is that of networkx's ``cycle_basis`` on the edges sorted by (larger, smaller) vertex, and triangles are
+laid and wound as trimesh's ``fill_holes`` (4.11) does. The code is our own: cycles longer than four are
+given up as soon as they are.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import numpy as np
 from numba import njit
 
 from scorer.geometry.components import Components
+from scorer.geometry.sorting import sort
 
 MIN_FACES = 4
 """Components of fewer faces are left open."""
@@ -24,8 +26,8 @@ FLAT = 1e-13
 def fillings(parts: Components) -> tuple[np.ndarray, np.ndarray]:
     """Triangles that close the small holes of every open component.
 
-    Returns int32 (K, 3) triangles, in component order, and int64 (C + 1,) where each component's begin. Only topology is
-    looked at: the caller drops triangles that are flat (``FLAT``) in the frame at hand.
+    Returns int32 (K, 3) triangles, in component order, and int64 (C + 1,) where each component's begin. Only
+    topology is looked at: the caller drops triangles that are flat (``FLAT``) in the frame at hand.
     """
     return _fillings(parts.start, parts.boundary, parts.boundary_start)
 
@@ -88,16 +90,20 @@ def _fill(edges: np.ndarray, triangles: np.ndarray, total: int) -> int:
 def _graph(edges: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Undirected graph of the edges: nodes numbered by first appearance, neighbours in order of edge.
 
-    Returns vertex of each node, row starts, and for each slot of a row its neighbour, the slot that points back, its edge.
+    Returns vertex of each node, row starts, and for each slot of a row its neighbour, the slot that points
+    back, its edge.
     """
     ends = edges.ravel()
-    order = np.argsort(ends, kind="mergesort")
+    keys = np.empty(len(ends), dtype=np.int64)
+    for i in range(len(ends)):
+        keys[i] = np.int64(ends[i]) * len(ends) + i
+    sort(keys)
     first_seen = np.empty(len(ends), dtype=np.int64)
     head = 0
     for i in range(len(ends)):
-        if i > 0 and ends[order[i]] != ends[order[i - 1]]:
+        if i > 0 and keys[i] // len(ends) != keys[i - 1] // len(ends):
             head = i
-        first_seen[order[i]] = order[head]
+        first_seen[keys[i] % len(ends)] = keys[head] % len(ends)
     node_at = np.empty(len(ends), dtype=np.int64)
     names = np.empty(len(ends), dtype=np.int64)
     count = 0
@@ -134,7 +140,9 @@ def _graph(edges: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.nd
 
 @njit(cache=True, nogil=True)
 def _slot(graph: np.ndarray, neighbour: np.ndarray, twin: np.ndarray, node: int, other: int) -> int:
-    """Where ``other`` stands in the row of ``node``; −1 when it does not. Looks through the shorter of the two rows."""
+    """Where ``other`` stands in the row of ``node``; −1 when it does not. Looks through the shorter of the
+    two rows.
+    """
     if graph[node + 1] - graph[node] > graph[other + 1] - graph[other]:
         for slot in range(graph[other], graph[other + 1]):
             if neighbour[slot] == node:
@@ -151,7 +159,9 @@ def _close(
     graph: np.ndarray, neighbour: np.ndarray, twin: np.ndarray, used: np.ndarray, parent: np.ndarray,
     other: int, node: int, cycle: np.ndarray,
 ) -> int:  # fmt: skip
-    """Follow parents from ``node`` to one that ``other`` has used; length of the cycle, 0 if longer than MAX_CYCLE."""
+    """Follow parents from ``node`` to one that ``other`` has used; length of the cycle, 0 if longer than
+    MAX_CYCLE.
+    """
     cycle[0] = other
     cycle[1] = node
     at = parent[node]

@@ -1,10 +1,11 @@
 """Exact orientation signs of points whose coordinates are float32 values held in float64.
 
-Float32 values have 24-bit mantissas, so a product of two is exact in float64 and a product of three is exactly a pair
-of float64. Every determinant below is therefore a short sum of float64 terms, and its sign follows from adding them up
-without rounding (Shewchuk, "Adaptive precision floating-point arithmetic and fast robust geometric predicates", 1997).
-A float64 evaluation with a certified error bound comes first; exact sums are for the few signs that it leaves open.
-With float32 input nothing here can overflow or underflow.
+Float32 values have 24-bit mantissas, so a product of two is exact in float64 and a product of three is
+exactly a pair of float64. Every determinant below is therefore a short sum of float64 terms, and its sign
+follows from adding them up without rounding (Shewchuk, "Adaptive precision floating-point arithmetic and
+fast robust geometric predicates", 1997). A float64 evaluation with a certified error bound comes first;
+exact sums are for the few signs that it leaves open. With float32 input nothing here can overflow or
+underflow.
 """
 
 from __future__ import annotations
@@ -110,7 +111,9 @@ def _add_triple(
     terms: np.ndarray, at: int, sign: float,
     px: float, py: float, pz: float, qx: float, qy: float, qz: float, rx: float, ry: float, rz: float,
 ) -> int:  # fmt: skip
-    """Write the 12 terms of ``sign · p · (q × r)`` from position ``at`` on; returns the position after them."""
+    """Write the 12 terms of ``sign · p · (q × r)`` from position ``at`` on; returns the position after
+    them.
+    """
     terms[at], terms[at + 1] = two_product(sign * px * qy, rz)
     terms[at + 2], terms[at + 3] = two_product(-sign * px * qz, ry)
     terms[at + 4], terms[at + 5] = two_product(sign * py * qz, rx)

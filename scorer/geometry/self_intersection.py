@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from scorer.geometry.predicates import collinear
-from scorer.geometry.triangle_pairs import triangles_intersect
+from scorer.geometry.triangle_pairs import ROW, triangles_intersect, write_row
 
 LEAF = 4
 """Triangles in a leaf of the box tree."""
@@ -39,12 +38,13 @@ def _float32(vertices: np.ndarray) -> np.ndarray:
 def any_component_intersects(vertices: np.ndarray, faces: np.ndarray, start: np.ndarray) -> bool:
     """Whether any component, taken alone, intersects itself; stops at the first intersection.
 
-    vertices : float32 (V, 3). faces : int32 (T, 3). start : int64 (C + 1,), component c is ``faces[start[c]:start[c + 1]]``.
+    vertices : float32 (V, 3). faces : int32 (T, 3). start : int64 (C + 1,), component c is
+        ``faces[start[c]:start[c + 1]]``.
     """
     largest = 0
     for c in range(len(start) - 1):
         largest = max(largest, start[c + 1] - start[c])
-    corners = np.empty((largest, 9))
+    corners = np.empty((largest, ROW))
     for c in range(len(start) - 1):
         if start[c + 1] - start[c] < 2:
             continue
@@ -72,18 +72,14 @@ def cross_product(vertices: np.ndarray, a: int, b: int, c: int) -> tuple[float, 
 
 @njit(cache=True, nogil=True)
 def _gather(vertices: np.ndarray, faces: np.ndarray, corners: np.ndarray) -> int:
-    """Copy the corners of faces with area into ``corners``; returns how many."""
+    """Write a row of ``corners`` for each face with area; returns how many."""
     count = 0
     for f in range(len(faces)):
         x, y, z = cross_product(vertices, faces[f, 0], faces[f, 1], faces[f, 2])
         if x == 0.0 and y == 0.0 and z == 0.0:
             continue
-        row = corners[count]
-        for k in range(3):
-            for axis in range(3):
-                row[3 * k + axis] = vertices[faces[f, k], axis]
         # A rounded cross product can be non-zero for corners exactly on one line.
-        if not collinear(row[0], row[1], row[2], row[3], row[4], row[5], row[6], row[7], row[8]):
+        if write_row(vertices, faces[f], corners[count]):
             count += 1
     return count
 

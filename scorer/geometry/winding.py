@@ -1,9 +1,9 @@
 """Winding numbers of triangle soups, summed over every triangle: no approximation, no tree.
 
 The winding number of point q is Σ Ω / 4π over the triangles, Ω the signed solid angle under which q sees one:
-tan(Ω/2) = a·(b × c) / (|a||b||c| + (a·b)|c| + (b·c)|a| + (c·a)|b|) with a, b, c the corners relative to q (Van Oosterom
-and Strackee, 1983). Half angles are added by multiplying complex numbers and counting the turns of the product, which
-spares one arctangent a triangle.
+tan(Ω/2) = a·(b × c) / (|a||b||c| + (a·b)|c| + (b·c)|a| + (c·a)|b|) with a, b, c the corners relative to q
+(Van Oosterom and Strackee, 1983). Half angles are added by multiplying complex numbers and counting the
+turns of the product, which spares one arctangent a triangle.
 """
 
 from __future__ import annotations
@@ -19,14 +19,21 @@ _RESCALE = 8
 
 @njit(cache=True, nogil=True)
 def winding_number(
-    vertices: np.ndarray, faces: np.ndarray, used: np.ndarray, x: float, y: float, z: float, scratch: np.ndarray
+    vertices: np.ndarray,
+    faces: np.ndarray,
+    used: np.ndarray,
+    x: float,
+    y: float,
+    z: float,
+    scratch: np.ndarray,
 ) -> float:
     """Winding number of (x, y, z) about ``faces``.
 
     vertices : float32 (V, 3). faces : int (T, 3). used : int (U,), the vertices that the faces name.
     scratch : float64 (V, 4), overwritten at ``used``.
 
-    A triangle that has the point in its plane, or for a corner, adds nothing (as in libigl's fast winding number).
+    A triangle that has the point in its plane, or for a corner, adds nothing (as in libigl's fast winding
+    number).
     """
     for vertex in used:
         px = np.float64(vertices[vertex, 0]) - x
@@ -63,7 +70,8 @@ def winding_number(
         )
         next_real = real * cosine - imaginary * sine
         next_imaginary = real * sine + imaginary * cosine
-        # The half angle lies in (−π, π); the sum leaves that range when the imaginary part changes sign behind zero.
+        # The half angle lies in (−π, π); the sum leaves that range when the imaginary part changes sign
+        # behind zero.
         if sine > 0.0:
             if imaginary >= 0.0 and next_imaginary < 0.0:
                 turns += 1
@@ -86,7 +94,5 @@ def winding_numbers(
     scratch = np.empty((len(vertices), 4))
     numbers = np.empty(len(points))
     for i in range(len(points)):
-        numbers[i] = winding_number(
-            vertices, faces, used, points[i, 0], points[i, 1], points[i, 2], scratch
-        )
+        numbers[i] = winding_number(vertices, faces, used, points[i, 0], points[i, 1], points[i, 2], scratch)
     return numbers
