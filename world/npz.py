@@ -10,8 +10,9 @@ import io
 import math
 import os
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -84,6 +85,7 @@ class Archive:
                 raise ArchiveError("is not a regular file")
             file = Descriptor(fd, status.st_size)
             members = {_array_name(name): member for name, member in read_directory(file).items()}
+            _refuse_bombs(members.values(), status.st_size)
         except OSError as error:
             os.close(fd)
             raise ArchiveError(f"cannot be read: {error.strerror or error}") from error
@@ -211,13 +213,30 @@ def write_archive(path: Path, arrays: Mapping[str, Array], *, compress: bool = T
             archive.writestr(entry, buffer.getbuffer())
 
 
+def _bomb(size: int, packed: int) -> bool:
+    return size > BOMB_SIZE and size > BOMB_RATIO * max(packed, 1)
+
+
+def _refuse_bombs(members: Iterable[Member], packed: int) -> None:
+    """Refuse archives that cost far more time than they take space, by many members or by shared bytes."""
+    ordered = sorted(members, key=lambda member: member.offset)
+    for member, following in pairwise(ordered):
+        # A member's own record is 30 bytes and its name; its data lie behind.
+        if following.offset < member.offset + 30 + member.packed:
+            raise ArchiveError("holds members that overlap: refused")
+    # Members that are bombs on their own are refused when they are asked for, and cost nothing before.
+    total = sum(member.size for member in ordered if not _bomb(member.size, member.packed))
+    if _bomb(total, packed):
+        raise ArchiveError(f"would unpack {_size(packed)} to {_size(total)}: refused")
+
+
 def _array_name(name: str) -> str:
     return name.removesuffix(".npy")
 
 
 def _header(stream: Stream, member: Member, name: str) -> Header:
     """Parse the ``.npy`` header at the start of ``stream`` and leave the stream behind it."""
-    if member.size > BOMB_SIZE and member.size > BOMB_RATIO * max(member.packed, 1):
+    if _bomb(member.size, member.packed):
         raise ArchiveError(
             f"member {name!r} would unpack {_size(member.packed)} to {_size(member.size)}: refused"
         )

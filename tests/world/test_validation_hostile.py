@@ -221,7 +221,7 @@ def test_long_takes_are_looked_through_in_blocks(world: Path) -> None:
     assert peak < 4 * MEMORY
 
 
-def test_overlapping_members_are_harmless(world: Path) -> None:
+def test_overlapping_members_are_refused(world: Path) -> None:
     """The quine-like bomb: many directory entries that share one packed member."""
     data = bytearray(archive(sound()))
     start = data.find(b"PK\x01\x02")
@@ -234,7 +234,28 @@ def test_overlapping_members_are_harmless(world: Path) -> None:
     record = struct.pack("<4s4H2LH", b"PK\x05\x06", 0, 0, count, count, len(directory), start, 0)
     (world / M1).write_bytes(bytes(data[:start]) + directory + record)
     found = check_world(world)
-    assert [(item.name, item.field) for item in found] == [(M1, "frame 0001")]
+    assert [(item.name, item.field) for item in found] == [(M1, "npz")]
+    assert "overlap" in found[0].text
+
+
+def test_many_small_bombs_are_refused_together(world: Path) -> None:
+    """No single member is large, but all of them together would take minutes."""
+    zeros_once = huge("(10000000, 3)") + bytes(12 * 10**7)
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as out:
+        out.writestr("vertices_0000.npy", zeros_once)
+    data = buffer.getvalue()
+    start = data.find(b"PK\x01\x02")
+    local, entry = data[:start], data[start : start + 46 + 17]
+    count = 40
+    entries = b"".join(
+        entry[:42] + struct.pack("<L", i * len(local)) + f"vertices_{i:04d}.npy".encode()
+        for i in range(count)
+    )
+    end = struct.pack("<4s4H2LH", b"PK\x05\x06", 0, 0, count, count, len(entries), count * len(local), 0)
+    (world / M1).write_bytes(local * count + entries + end)
+    (found,) = check_world(world)
+    assert (found.field, "refused" in found.text) == ("npz", True)
 
 
 def test_too_many_members(world: Path) -> None:

@@ -105,8 +105,13 @@ def _check_geometry(found: Examination, world: Path, scorer: bool) -> None:
         mesh_jobs = [pool.submit(look, mesh) for mesh in meshes.files]
         watch = partial(check_dynamics, world, frames=frames, declared=meshes.declared)
         dynamics_jobs = [pool.submit(watch, file) for file in dynamics.files or ()]
-        mesh_reports = [job.result() for job in mesh_jobs]
-        dynamics_reports = [job.result() for job in dynamics_jobs]
+        try:
+            mesh_reports = [job.result() for job in mesh_jobs]
+            dynamics_reports = [job.result() for job in dynamics_jobs]
+        except BaseException:
+            # Ctrl-C must not wait for the archives that nobody has begun to read.
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
 
     faults = dict(meshes.faults)
     faults |= {report.mesh.file: report.violation for report in mesh_reports if report.violation is not None}

@@ -17,7 +17,7 @@ from world.validation.violation import Faults, Violation, reason
 
 _MEMBERS = (POS_KEY, IDS_KEY, FACES_KEY, TETS_KEY)
 _WIDTHS = {FACES_KEY: 3, TETS_KEY: 4}
-_COLUMN_MAJOR_LIMIT = 1 << 30
+_COLUMN_MAJOR_LIMIT = 512 << 20
 
 
 @dataclass
