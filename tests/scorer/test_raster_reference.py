@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+from itertools import permutations
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from raster_scenes import IDENTITY, K_S, grid, random_camera, random_rotation, s
 
 from scorer.geometry import raster_cpu
 from scorer.geometry.raster import rasterize, rasterize_raw
+from scorer.geometry.raster_project import NOT_SNAPPED, snap_kernel
 
 F = np.float32
 
@@ -64,6 +66,69 @@ def test_wide_triangles_that_need_clipping_equal_the_naive_rasteriser(seed):
     verts = (rng.normal(size=(8, 3)) * 10.0 ** rng.uniform(-3, 4, (8, 1))).astype(np.float32)
     faces = rng.integers(0, 8, (6, 3)).astype(np.int32)
     assert_equal_to_naive(verts, faces, K_S, IDENTITY, 13, 18)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_triangles_through_the_near_plane_equal_the_naive_rasteriser(seed):
+    # A few millimetres around the camera: the near plane cuts inside the view.
+    rng = np.random.default_rng(seed)
+    verts = (rng.normal(size=(8, 3)) * 2e-3 + [0, 0, 1e-3]).astype(np.float32)
+    faces = rng.integers(0, 8, (5, 3)).astype(np.int32)
+    k = np.array([[6.0, 0, 7], [0, 6, 5], [0, 0, 1]])
+    assert_equal_to_naive(verts, faces, k, IDENTITY, 11, 14)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_corners_on_the_edge_of_the_view_equal_the_naive_rasteriser(seed):
+    # At z = 1 and 8x8 pixels 0 and 8 are exactly on the frustum's planes; the far corners force clipping.
+    rng = np.random.default_rng(seed)
+    verts = np.column_stack([rng.choice([0, 3, 8], (9, 2)), np.ones(9)])
+    verts[:4, :2] = rng.choice([-5000, 0, 8, 5000], (4, 2))
+    assert_equal_to_naive(verts.astype(F), rng.integers(0, 9, (6, 3)), np.eye(3), IDENTITY, 8, 8)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_widest_triangles_of_the_fast_path_equal_the_naive_rasteriser(seed):
+    # Snapped coordinates reach ±32,768 (2,048 px), extents about 32,767: some are clipped, some are not.
+    rng = np.random.default_rng(seed)
+    pixels = rng.choice([-2040, -1100, -1015, -3, 5, 1000, 1030, 2030], (9, 2)) + rng.normal(0, 3, (9, 2))
+    z = rng.uniform(0.5, 2, (9, 1))
+    verts = np.concatenate([pixels * z, z], axis=1).astype(F)
+    assert_equal_to_naive(verts, rng.integers(0, 9, (6, 3)), np.eye(3), IDENTITY, 12, 15)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_halves_of_the_snapping_grid_round_to_even(seed):
+    # Corners half a grid step beside pixel centres.
+    rng = np.random.default_rng(seed)
+    pixels = rng.integers(0, 9, (12, 2)) + 0.5 + rng.integers(-3, 4, (12, 2)) / 32
+    verts = np.column_stack([pixels, np.ones(12)])
+    assert_equal_to_naive(verts.astype(F), rng.integers(0, 12, (8, 3)), np.eye(3), IDENTITY, 8, 8)
+
+
+def test_snapping_multiplies_by_the_reciprocal_first():
+    rng = np.random.default_rng(4)
+    clip = rng.normal(size=(200_000, 3)).astype(F)
+    clip[:, 2] = np.abs(clip[:, 2]) + F(0.3)
+    tile = np.array([1, 0, 1, 0, 8 * 1279, 8 * 717], F)
+    found = np.empty((len(clip), 2), np.int32)
+    snap_kernel(clip, tile, found, 0, len(clip))
+    reciprocal = F(1) / clip[:, 2]
+    expected = np.stack([np.rint(clip[:, c] * reciprocal * tile[4 + c]) for c in (0, 1)], axis=1)
+    usable = ((expected >= -32768) & (expected <= 32767)).all(axis=1)
+    assert (found[usable] == expected[usable]).all()
+    assert (found[~usable] == NOT_SNAPPED).all()
+    assert 0.5 < usable.mean() < 1
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_copy_listed_from_any_corner_in_any_winding_is_an_exact_tie(seed):
+    rng = np.random.default_rng(seed)
+    verts = (rng.normal(size=(3, 3)) + np.array([0, 0, 4])).astype(F)
+    for corners in permutations(range(3)):
+        for second in permutations(range(3)):
+            _, face = rasterize(verts, [corners, second], K_S, IDENTITY, 48, 64)
+            assert not (face == 0).any()
 
 
 def test_a_mesh_has_neither_gaps_nor_overlaps():
