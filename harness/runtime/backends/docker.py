@@ -36,13 +36,13 @@ from harness.runtime.backends.docker_engine import (
 )
 from harness.runtime.backends.docker_spec import Engine, command_line
 from harness.runtime.backends.docker_supervision import (
-    Settings,
     Supervision,
     hand_back,
     inside_owner,
     writable_paths,
 )
 from harness.runtime.backends.docker_warden import Warden
+from harness.runtime.backends.docker_watch import Settings
 
 if TYPE_CHECKING:
     from harness.runtime.config import Runtime

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import BinaryIO
 
+import docker
 from docker.errors import APIError, DockerException, NotFound
 
 from harness.runtime.backends.docker_engine import TRANSPORT_ERRORS, connect, is_busy
@@ -22,8 +23,9 @@ class Follower(threading.Thread):
     """Copies output and error of one started container to the end of ``path`` until it runs no more.
 
     The engine keeps the whole output, so a broken connection loses nothing: reading starts again from the
-    beginning and skips what was written. ``ended`` is set when everything up to the container's end is in
-    the file, or when no more can be read or written.
+    beginning and skips what was written. (The engine itself hands a line on when it is whole, or at 16
+    KiB.) ``ended`` is set when everything up to the container's end is in the file, or when no more can be
+    read or written.
     """
 
     def __init__(self, container: str, path: Path, host: str = "") -> None:
@@ -31,8 +33,8 @@ class Follower(threading.Thread):
         self.ended = threading.Event()
         self.fault = ""
         """Why the file may be incomplete; empty when it is not."""
-        self.interruptions = 0
-        """How often the engine broke the connection off or could not be reached."""
+        self.ended_unseen = False
+        """The container ended while the engine could not be reached: perhaps with it, not by itself."""
         self._container = container
         self._path = path
         self._host = host
@@ -64,9 +66,16 @@ class Follower(threading.Thread):
         except (DockerException, *TRANSPORT_ERRORS) as error:
             return self._interrupted(error)
         try:
+            if self.fault and not self._running(client):
+                self.ended_unseen = True
             self._copy(client.api.logs(self._container, stream=True, follow=True), file)
+            if self._running(client):
+                return True
+            # Following may end before a last line without line break is stored; once the engine calls the
+            # container ended, all is.
+            self._copy(client.api.logs(self._container, stream=True, follow=False), file)
             self.fault = ""
-            return bool(client.api.inspect_container(self._container)["State"]["Running"])
+            return False
         except NotFound:
             self.fault = "the container is gone"
             return False
@@ -77,8 +86,10 @@ class Follower(threading.Thread):
 
     def _interrupted(self, error: Exception) -> bool:
         self.fault = str(error)
-        self.interruptions += 1
         return True
+
+    def _running(self, client: docker.DockerClient) -> bool:
+        return bool(client.api.inspect_container(self._container)["State"]["Running"])
 
     def _copy(self, chunks: Iterable[bytes], file: BinaryIO) -> None:
         """Write what of ``chunks`` (the output from its start) is not yet in the file."""

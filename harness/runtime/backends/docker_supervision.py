@@ -6,7 +6,7 @@ import secrets
 import tempfile
 import threading
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,6 @@ from harness.runtime.backends.docker_engine import (
     facts,
     patiently,
 )
-from harness.runtime.backends.docker_logs import Follower
 from harness.runtime.backends.docker_owner import TOKEN, own_labels, owner_is_dead
 from harness.runtime.backends.docker_spec import (
     Engine,
@@ -33,30 +32,9 @@ from harness.runtime.backends.docker_spec import (
     host_arguments,
     user,
 )
+from harness.runtime.backends.docker_watch import Settings, Watch, refusal
 
-_TICK_S = 0.1
-_LOOK_S = 5.0
-"""Time between looks at a container whose output has not ended."""
-_LOG_S = 30.0
-"""Longest wait for the rest of the output of a container that has ended."""
-_LATE_OOM_S = 0.5
-"""The engine may learn of an out-of-memory kill just after the container's end."""
 _HAND_BACK_S = 600.0
-_KILLED = 137
-
-
-@dataclass(frozen=True)
-class Settings:
-    """What a backend is set to.
-
-    owner : uid and gid of the caller on this machine. host : address of the engine; empty for the usual
-    one.
-    """
-
-    owner: tuple[int, int]
-    grace: float = cleanup.GRACE_S
-    patience: float = PATIENCE_S
-    host: str = ""
 
 
 class _CouldNotStart(Exception):
@@ -80,7 +58,7 @@ class Supervision:
         except (_CouldNotStart, EngineError) as error:
             return Outcome(None, 0.0, gone=self._is_gone(job.name), error=str(error))
         warnings += said
-        watch = _Watch(self._client, container, log, self._settings)
+        watch = Watch(self._client, container, log, self._settings)
         try:
             outcome = watch.run(timeout, stop)
         finally:
@@ -106,7 +84,7 @@ class Supervision:
                 return made["Id"], [str(text) for text in made.get("Warnings") or []]
             except APIError as error:
                 if error.status_code != cleanup.CONFLICT or last:
-                    raise _CouldNotStart(_refusal("create", error)) from error
+                    raise _CouldNotStart(refusal("create", error)) from error
                 if own := self._resolve_name(job.name):
                     return own, []
         raise AssertionError("unreachable")
@@ -150,86 +128,6 @@ class Supervision:
         if (found["Config"].get("Labels") or {}).get(TOKEN) != self.token:
             return True
         return self._removed(found["Id"], [])
-
-
-class _Watch:
-    """The time between a container's start and its end."""
-
-    def __init__(self, client: docker.DockerClient, container: str, log: Path, settings: Settings) -> None:
-        self._client = client
-        self._container = container
-        self._settings = settings
-        self._follower = Follower(container, log, settings.host)
-
-    def run(self, timeout: float, stop: threading.Event) -> Outcome:
-        """Start, wait, end; the outcome without the container's removal."""
-        began = time.monotonic()
-        if stop.is_set():
-            return Outcome(None, 0.0, interrupted=True)
-        try:
-            patiently(lambda: self._client.api.start(self._container), self._settings.patience)
-        except APIError as error:
-            return Outcome(None, time.monotonic() - began, error=_refusal("start", error))
-        except EngineError as error:
-            return Outcome(None, time.monotonic() - began, error=str(error))
-        began = time.monotonic()
-        self._follower.start()
-        try:
-            reason = self._wait(began + timeout, stop)
-            seconds = time.monotonic() - began
-            if reason:
-                cleanup.terminate(
-                    self._client, self._container, self._settings.grace, self._settings.patience
-                )
-            complete = self._follower.finish(_LOG_S)
-            state = self._final_state()
-        except (APIError, EngineError) as error:
-            self._follower.finish(0.0)
-            return Outcome(None, time.monotonic() - began, error=f"the job was lost: {cause(error)}")
-        outcome = _outcome(state, seconds, reason, self._follower.interruptions)
-        return (
-            outcome if complete else replace(outcome, warnings=(f"log incomplete: {self._follower.fault}",))
-        )
-
-    def _wait(self, deadline: float, stop: threading.Event) -> str:
-        """Until the container ends (empty), the deadline passes (``timeout``) or ``stop`` is set
-        (``stop``).
-
-        The end of the output is the signal to look; a look every few seconds finds an end that it does not
-        show.
-        """
-        seen_end = False
-        look = answered = time.monotonic() + _LOOK_S
-        while True:
-            # An ended log of a running container (a full disk) must not make this a busy loop.
-            (stop if seen_end else self._follower.ended).wait(_TICK_S)
-            now = time.monotonic()
-            if stop.is_set():
-                return "stop"
-            if now >= deadline:
-                return "timeout"
-            if now < look and (seen_end or not self._follower.ended.is_set()):
-                continue
-            seen_end = self._follower.ended.is_set()
-            look = now + _LOOK_S
-            try:
-                # One short attempt: neither the deadline nor a stop may wait for a busy engine's patience.
-                found = cleanup.state(self._client, self._container, 0.0)
-            except EngineError:
-                if now - answered > self._settings.patience:
-                    raise
-                continue
-            answered = now
-            if found is None or not found["Running"]:
-                return ""
-
-    def _final_state(self) -> dict[str, Any] | None:
-        patience = self._settings.patience
-        found = cleanup.state(self._client, self._container, patience)
-        if found and found["ExitCode"] == _KILLED and not found["OOMKilled"]:
-            time.sleep(_LATE_OOM_S)
-            found = cleanup.state(self._client, self._container, patience) or found
-        return found
 
 
 def clean_up_after(record: dict[str, Any], wait: float) -> None:
@@ -303,29 +201,3 @@ def _lowered(job: Job, engine: Engine) -> list[str]:
     if granted == job.limits.cpus:
         return []
     return [f"{job.limits.cpus:g} processors were asked for; the engine has {granted:g}"]
-
-
-def _refusal(step: str, error: APIError) -> str:
-    text = f"the engine could not {step} the container: {cause(error)}"
-    if "could not select device driver" in text:
-        text += " (is the NVIDIA Container Toolkit installed?)"
-    return text
-
-
-def _outcome(state: dict[str, Any] | None, seconds: float, reason: str, interruptions: int) -> Outcome:
-    """The outcome that the engine's last word on a container means. ``reason``: why we ended it, or
-    empty."""
-    ended_by_us: dict[str, Any] = {
-        "timed_out": reason == "timeout",
-        "interrupted": reason == "stop",
-        "killed_after_sec": round(seconds, 1) if reason else None,
-    }
-    if state is None:
-        return Outcome(None, seconds, error="the container vanished while it ran", **ended_by_us)
-    error = str(state.get("Error") or "")
-    if interruptions and not reason and state["ExitCode"] != 0:
-        # An engine that restarts ends its containers; the status is then not the command's.
-        error = error or "the connection to the engine broke off and the container ended with it"
-    return Outcome(
-        int(state["ExitCode"]), seconds, oom_killed=bool(state["OOMKilled"]), error=error, **ended_by_us
-    )
