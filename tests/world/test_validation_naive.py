@@ -174,14 +174,15 @@ def test_any_camera_json(tmp_path: Path, value: Any) -> None:
     assert (camera is None) == bool(found)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=400, deadline=None)
 @given(st.data())
 def test_lifetimes_in_any_blocks(data: st.DataObject) -> None:
     """However the frames are cut into blocks, the verdict is that of the whole."""
     frames, columns = data.draw(st.integers(1, 6)), data.draw(st.integers(0, 4))
-    cells = st.sampled_from([(0.0,) * 3, (np.nan,) * 3, (np.nan, 0.0, 1.0), (np.inf,) * 3])
-    weights = st.one_of(cells, st.sampled_from([(0.0,) * 3, (np.nan,) * 3]))
-    values = data.draw(st.lists(weights, min_size=frames * columns, max_size=frames * columns))
+    whole = [(0.0,) * 3, (np.nan,) * 3]
+    # Points that are there in part hide every other fault, so most takes have none.
+    cells = whole * 5 + [(np.nan, 0.0, 1.0), (np.inf,) * 3] if data.draw(st.integers(0, 3)) == 0 else whole
+    values = data.draw(st.lists(st.sampled_from(cells), min_size=frames * columns, max_size=frames * columns))
     pos = np.array(values, np.float32).reshape(frames, columns, 3)
     cuts = sorted(data.draw(st.sets(st.integers(0, frames))) | {0, frames})
     lives = Lifetimes(columns)
