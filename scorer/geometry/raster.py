@@ -54,8 +54,7 @@ def rasterize(
     intrinsics : (3, 3), read as float32; the third row does not enter.
     extrinsic : (4, 4) camera-to-world, read as float32.
     device : "cpu", "cuda" (or "cuda:N"), or None for CUDA when PyTorch, a CUDA device and nvdiffrast are
-        there and
-        the CPU otherwise.
+        there and the CPU otherwise.
     threads : threads on the CPU (None: ``NUMBA_NUM_THREADS`` or the CPUs we may run on); the result is the
         same.
 
@@ -66,9 +65,8 @@ def rasterize(
     camera that is not finite and on an image without pixels; ``RuntimeError`` when CUDA is asked for and
     cannot be used.
     """
-    raster = _rasterize(
-        verts, faces, intrinsics, extrinsic, height, width, device, threads, barycentrics=False
-    )
+    scene = _scene(verts, faces, intrinsics, extrinsic, height, width, device)
+    raster = _draw(scene, height, width, threads, barycentrics=False)
     return raster.depth, raster.face
 
 
@@ -84,10 +82,41 @@ def rasterize_raw(
     threads: int | None = None,
 ) -> Raster:
     """As :func:`rasterize`, with the barycentric weights of each pixel."""
-    return _rasterize(verts, faces, intrinsics, extrinsic, height, width, device, threads, barycentrics=True)
+    scene = _scene(verts, faces, intrinsics, extrinsic, height, width, device)
+    return _draw(scene, height, width, threads, barycentrics=True)
 
 
-def _rasterize(
+def visible_faces(
+    verts: ArrayLike,
+    faces: ArrayLike,
+    intrinsics: ArrayLike,
+    extrinsic: ArrayLike,
+    height: int,
+    width: int,
+    device: str | None = None,
+    *,
+    threads: int | None = None,
+) -> NDArray[np.int32]:
+    """The face index of :func:`rasterize` alone, for whom depth does not matter: a third less work."""
+    scene = _scene(verts, faces, intrinsics, extrinsic, height, width, device)
+    if scene is not None and scene.device == "cpu":
+        clip = _clip(scene, height, width, threads)
+        return raster_cpu.draw(clip, scene.faces, height, width, threads)
+    return _draw(scene, height, width, threads, barycentrics=False).face
+
+
+@dataclass(frozen=True)
+class _Scene:
+    """Checked input, in the kernels' types."""
+
+    verts: NDArray[np.float32]
+    faces: NDArray[np.int32]
+    intrinsics: NDArray[np.float32]
+    extrinsic: NDArray[np.float32]
+    device: str
+
+
+def _scene(
     verts: ArrayLike,
     faces: ArrayLike,
     intrinsics: ArrayLike,
@@ -95,10 +124,8 @@ def _rasterize(
     height: int,
     width: int,
     device: str | None,
-    threads: int | None,
-    *,
-    barycentrics: bool,
-) -> Raster:
+) -> _Scene | None:
+    """Check everything; None when there is nothing to draw."""
     if height < 1 or width < 1:
         raise ValueError(f"an image of {height}x{width} pixels has nothing to draw on")
     points = _table("verts", verts, np.float32)
@@ -107,16 +134,28 @@ def _rasterize(
     triangles = _triangles(faces, len(points))
     place = choose_device(device, len(triangles))
     if not len(triangles) or not len(points):
+        return None
+    return _Scene(points, triangles, matrix, camera, place)
+
+
+def _clip(scene: _Scene, height: int, width: int, threads: int | None) -> NDArray[np.float32]:
+    in_camera = raster_cpu.camera_points(scene.verts, scene.extrinsic, threads)
+    return raster_cpu.clip_points(in_camera, scene.intrinsics, height, width, threads)
+
+
+def _draw(
+    scene: _Scene | None, height: int, width: int, threads: int | None, *, barycentrics: bool
+) -> Raster:
+    if scene is None:
         return _all_miss(height, width, barycentrics)
-    in_camera = raster_cpu.camera_points(points, camera, threads)
-    clip = raster_cpu.clip_points(in_camera, matrix, height, width, threads)
-    if place != "cpu":
-        depth, face, bary = raster_cuda.draw(clip, triangles, height, width, place)
-    else:
-        face = raster_cpu.draw(clip, triangles, height, width, threads)
+    clip = _clip(scene, height, width, threads)
+    if scene.device == "cpu":
+        face = raster_cpu.draw(clip, scene.faces, height, width, threads)
         depth, bary = raster_cpu.interpolate(
-            clip, triangles, face, barycentrics=barycentrics, threads=threads
+            clip, scene.faces, face, barycentrics=barycentrics, threads=threads
         )
+    else:
+        depth, face, bary = raster_cuda.draw(clip, scene.faces, height, width, scene.device)
     return Raster(depth, face, bary[0], bary[1]) if barycentrics else Raster(depth, face, None, None)
 
 

@@ -28,8 +28,8 @@ Ints = NDArray[np.int32]
 
 LARGEST_TILE = 2048
 """An image side above this is drawn in equal tiles, each with its own snapping grid."""
-_SMALL = 1 << 14
-"""Vertices, faces or pixels in a pass below which another thread costs more than it saves."""
+_SMALL = 1 << 17
+"""Vertices, faces or pixels that each thread of a pass must at least have (about a millisecond of work)."""
 _BANDS_A_THREAD = 2
 """Bands are handed out as threads become free; a few more than threads even out a picture with its detail in
 one half.

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from contract.constants import BAND_FRACTION, CLOSE_FRACTION, edge_radius
 from contract.names import DYNAMIC_MASK_KEY
 from scorer.geometry import masks
-from scorer.geometry.raster import rasterize
+from scorer.geometry.raster import visible_faces
 from scorer.metrics.base import Measurement
 from scorer.scene import Scene
 from world.npz import Archive, ArchiveError
@@ -131,7 +131,7 @@ def moving_masks(world: World) -> Iterator[Mask]:
         soup = now
         moving = np.isin(owner, world.dynamic_ids)
         if moving.any():
-            _, face = rasterize(verts, faces, world.intrinsics, world.extrinsic, height, width)
+            face = visible_faces(verts, faces, world.intrinsics, world.extrinsic, height, width)
             mask = np.append(moving, False)[face]  # a miss is face −1, the appended False
         else:
             mask = nothing

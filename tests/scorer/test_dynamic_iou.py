@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from raster_scenes import FakeWorld, scene_s
 
-from scorer.geometry.raster import rasterize
+from scorer.geometry.raster import rasterize, visible_faces
 from scorer.metrics import dynamic_iou
 from scorer.metrics.dynamic_iou import Target, gather, measure, moving_masks
 from scorer.scene import Scene
@@ -189,7 +189,7 @@ def test_a_reference_thinner_than_its_band_gives_an_empty_union():
 def test_repeated_geometry_is_drawn_once_and_gives_the_same_masks(monkeypatch):
     frames = (0, 0, 1, 1, 1, 0)
     calls = []
-    monkeypatch.setattr(dynamic_iou, "rasterize", lambda *a: calls.append(1) or rasterize(*a))
+    monkeypatch.setattr(dynamic_iou, "visible_faces", lambda *a: calls.append(1) or visible_faces(*a))
     world = s_world(frames=frames)
     masks = list(moving_masks(world))
     assert len(calls) == 3

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from raster_scenes import IDENTITY, K_S, scene_s
 
-from scorer.geometry.raster import Raster, choose_device, rasterize, rasterize_raw
+from scorer.geometry.raster import Raster, choose_device, rasterize, rasterize_raw, visible_faces
 
 UNIT = np.eye(3)
 QUAD_FACES = [[0, 1, 2], [0, 2, 3]]
@@ -78,6 +78,7 @@ def test_types_and_empty_input():
         assert face.dtype == np.int32
         assert np.isposinf(depth).all()
         assert (face == -1).all()
+        assert (visible_faces(verts, faces, K_S, IDENTITY, 3, 5) == face).all()
         raw = rasterize_raw(verts, faces, K_S, IDENTITY, 3, 5)
         assert raw.b0.shape == raw.b1.shape == (3, 5)
         assert not raw.b0.any()
@@ -90,6 +91,7 @@ def test_raw_holds_what_rasterize_gives_and_the_weights_rebuild_the_point():
     assert isinstance(raw, Raster)
     assert (raw.depth == depth).all()
     assert (raw.face == face).all()
+    assert (visible_faces(verts, faces, K_S, IDENTITY, 48, 64, "cpu") == face).all()
     weights = np.stack([raw.b0, raw.b1, 1 - raw.b0 - raw.b1], axis=-1)
     points = (weights[..., None] * verts[faces[face]]).sum(axis=2)
     u = 60 * points[..., 0] / points[..., 2] + 32

@@ -10,7 +10,7 @@ import pytest
 from raster_scenes import IDENTITY, K_S, scene_s
 
 from scorer.geometry import raster_cpu, raster_cuda
-from scorer.geometry.raster import choose_device, rasterize, rasterize_raw
+from scorer.geometry.raster import choose_device, rasterize, rasterize_raw, visible_faces
 
 
 class Tensor:
@@ -100,6 +100,7 @@ def test_the_adapter_gives_back_what_the_library_drew(double):
             got, expected = getattr(raw, name), getattr(cpu, name)
             assert got.dtype == expected.dtype
             assert (got == expected).all()
+        assert (visible_faces(verts, faces, K_S, IDENTITY, 48, 64, device) == cpu.face).all()
     assert double.contexts == ["cuda", "cuda:1"]  # one context a device, kept
 
 

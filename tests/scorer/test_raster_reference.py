@@ -246,9 +246,10 @@ def test_a_large_picture_agrees_with_its_parts_away_from_edges():
     assert (whole != np.concatenate([left, right], axis=1)).mean() < 5e-3
 
 
-def test_a_forked_child_can_draw():
-    verts, faces = soup(np.random.default_rng(0), 40_000, 3.0)
-    expected = rasterize(verts, faces, K_S, IDENTITY, 300, 400, threads=2)[1]
+def test_a_forked_child_can_draw(monkeypatch):
+    monkeypatch.setattr(raster_cpu, "_SMALL", 16)
+    verts, faces = soup(np.random.default_rng(0), 2_000, 3.0)
+    expected = rasterize(verts, faces, K_S, IDENTITY, 60, 80, threads=2)[1]
     with multiprocessing.get_context("fork").Pool(1) as pool:
-        child = pool.apply_async(rasterize, (verts, faces, K_S, IDENTITY, 300, 400), {"threads": 2})
+        child = pool.apply_async(rasterize, (verts, faces, K_S, IDENTITY, 60, 80), {"threads": 2})
         assert (child.get(timeout=60)[1] == expected).all()
