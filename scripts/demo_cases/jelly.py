@@ -25,7 +25,7 @@ from demo_cases.scene import (
 )
 
 SUBSTEPS = 100
-YOUNG, POISSON, DENSITY = 2.2e4, 0.40, 400.0
+YOUNG, POISSON, DENSITY = 3e4, 0.40, 400.0
 """Pascal, –, kg/m³: a soft foam."""
 SHEAR = YOUNG / (2.0 * (1.0 + POISSON))
 LAMBDA = YOUNG * POISSON / ((1.0 + POISSON) * (1.0 - 2.0 * POISSON)) + SHEAR
@@ -170,7 +170,7 @@ def build() -> Scene:
     blob = brick((0.29, 0.29, 0.29), (6, 6, 6), roundness=0.7)
     drops = (
         ("cube", cube, (-0.45, 0.0, 0.72), (0.42, 0.16, 0.5), (0.0, -0.2, 0.0), (0.70, 0.10, 0.16)),
-        ("blob", blob, (0.55, 0.15, 1.05), (0.3, 0.2, 0.3), (0.0, 0.0, 0.0), (0.14, 0.48, 0.20)),
+        ("blob", blob, (0.55, 0.15, 0.86), (0.3, 0.2, 0.3), (0.0, 0.0, 0.0), (0.14, 0.48, 0.20)),
     )
     bodies: list[Body] = [floor((0.62, 0.58, 0.52), (0.42, 0.30, 0.20))]
     materials = []
