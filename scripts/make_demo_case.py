@@ -49,7 +49,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             continue
         print(f"{place.label}:", flush=True)
         make(place, lambda text: print(f"  {text}", flush=True))
-    print(f"{len(places)} cases in {options.cases} and {options.data} after {time.monotonic() - begun:.1f} s")
+    count = f"{len(places)} case{'s' if len(places) != 1 else ''}"
+    print(f"{count} in {options.cases} and {options.data} after {time.monotonic() - begun:.1f} s")
     return EXIT_OK
 
 
