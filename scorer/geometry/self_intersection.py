@@ -98,10 +98,11 @@ def _boxes(corners: np.ndarray) -> np.ndarray:
 
 @njit(cache=True, nogil=True)
 def _apart(boxes: np.ndarray, i: int, others: np.ndarray, j: int) -> bool:
-    return (
-        boxes[i, 0] > others[j, 3] or others[j, 0] > boxes[i, 3]
-        or boxes[i, 1] > others[j, 4] or others[j, 1] > boxes[i, 4]
-        or boxes[i, 2] > others[j, 5] or others[j, 2] > boxes[i, 5]
+    # All six comparisons, without branches: which one fails first is not predictable.
+    return bool(
+        (boxes[i, 0] > others[j, 3]) | (others[j, 0] > boxes[i, 3])
+        | (boxes[i, 1] > others[j, 4]) | (others[j, 1] > boxes[i, 4])
+        | (boxes[i, 2] > others[j, 5]) | (others[j, 2] > boxes[i, 5])
     )  # fmt: skip
 
 

@@ -272,24 +272,58 @@ def _parted_at_corner(t: np.ndarray, i: int, p: int, j: int, q: int) -> bool:
     A failed proof says nothing. It spares the exact tests to flat neighbourhoods, where float64 signs are
     open.
     """
-    dx = dy = dz = 0.0
+    x = y = z = 0.0
     for k in range(4):
-        row = i if k < 2 else j
-        own = 3 * (p if k < 2 else q)
-        a = (own + 3 + 3 * (k % 2)) % 9
-        x, y, z = t[row, a] - t[row, own], t[row, a + 1] - t[row, own + 1], t[row, a + 2] - t[row, own + 2]
-        scale = (-1.0 if k < 2 else 1.0) / math.sqrt(x * x + y * y + z * z)
-        dx += x * scale
-        dy += y * scale
-        dz += z * scale
+        ux, uy, uz = _ray(t, i, p, j, q, k)
+        sign = -1.0 if k < 2 else 1.0
+        x += sign * ux
+        y += sign * uy
+        z += sign * uz
+    if _parted_at_corner_along(t, i, p, j, q, x, y, z):
+        return True
+    # A plane upright on i that halves the angle between a side of i and one of j.
+    nx, ny, nz = t[i, _NORMAL], t[i, _NORMAL + 1], t[i, _NORMAL + 2]
+    for k in range(4):
+        ux, uy, uz = _ray(t, i, p, j, q, k // 2)
+        vx, vy, vz = _ray(t, i, p, j, q, 2 + k % 2)
+        x, y, z = ux + vx, uy + vy, uz + vz
+        if _parted_at_corner_along(t, i, p, j, q, ny * z - nz * y, nz * x - nx * z, nx * y - ny * x):
+            return True
+    return False
+
+
+@njit(cache=True, nogil=True)
+def _ray(t: np.ndarray, i: int, p: int, j: int, q: int, k: int) -> tuple[float, float, float]:
+    """Unit vector from the common corner along a side: k = 0, 1 of triangle i, k = 2, 3 of triangle j."""
+    row = i if k < 2 else j
+    own = 3 * (p if k < 2 else q)
+    other = (own + 3 + 3 * (k % 2)) % 9
+    x, y, z = (
+        t[row, other] - t[row, own],
+        t[row, other + 1] - t[row, own + 1],
+        t[row, other + 2] - t[row, own + 2],
+    )
+    scale = 1.0 / math.sqrt(x * x + y * y + z * z)
+    return x * scale, y * scale, z * scale
+
+
+@njit(cache=True, nogil=True)
+def _parted_at_corner_along(
+    t: np.ndarray, i: int, p: int, j: int, q: int, dx: float, dy: float, dz: float
+) -> bool:
+    """Proof that the other corners of i and those of j lie on different sides of the corner in direction
+    d.
+    """
+    low_i = low_j = math.inf
+    high_i = high_j = -math.inf
     for k in range(1, 3):
         value, error = _dot(t, i, p, i, (p + k) % 3, dx, dy, dz)
-        if value >= -error:
-            return False
+        low_i = min(low_i, value - error)
+        high_i = max(high_i, value + error)
         value, error = _dot(t, i, p, j, (q + k) % 3, dx, dy, dz)
-        if value <= error:
-            return False
-    return True
+        low_j = min(low_j, value - error)
+        high_j = max(high_j, value + error)
+    return (high_i < 0.0 and low_j > 0.0) or (low_i > 0.0 and high_j < 0.0)
 
 
 @njit(cache=True, nogil=True)
