@@ -114,37 +114,54 @@ def _become(orders: dict[str, object]) -> None:
     os.execvpe(command[0], command, env)
 
 
+class Command:
+    """The command's process; ``code`` is its exit status as a shell shows it, None while it runs."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self.code: int | None = None
+
+    def reap(self) -> None:
+        """Collect every child that has ended, the command among them or not."""
+        with suppress(ChildProcessError):
+            while (ended := os.waitpid(-1, os.WNOHANG)) != (0, 0):
+                if ended[0] == self.pid:
+                    code = os.waitstatus_to_exitcode(ended[1])
+                    self.code = 128 - code if code < 0 else code
+
+
 def _watch(child: int, started: float, orders: dict[str, object]) -> dict[str, object]:
     """Wait for the command's end, the deadline, a word or the death of the launcher; then end the rest."""
-    deadline = started + float(str(orders["timeout"]))
+    command = Command(child)
+    why, grace = _wait(command, started + float(str(orders["timeout"])), float(str(orders["grace"])))
+    report: dict[str, object] = {
+        "timed_out": why == "timeout",
+        "interrupted": why == "stop",
+        "killed_after_sec": time.monotonic() - started if why else None,
+    }
+    if why:
+        _ask_to_leave(command, grace)
+    report["gone"] = _kill_all(command)
+    report["exit_code"] = command.code
+    return report
+
+
+def _wait(command: Command, deadline: float, grace: float) -> tuple[str, float]:
+    """Why waiting is over (empty: the command ended by itself), and how long the rest may take to leave."""
     bell = _ring_on_child_exit()
-    report: dict[str, object] = {"timed_out": False, "interrupted": False, "killed_after_sec": None}
-    exit_code: int | None = None
-    orphaned = False
-    while exit_code is None:
-        exit_code = _reap(child)
-        if exit_code is not None:
-            break
+    while True:
+        command.reap()
+        if command.code is not None:
+            return "", 0.0
         left = deadline - time.monotonic()
-        ready = select.select([0, bell], [], [], min(left, 60.0))[0] if left > 0 else []
+        if left <= 0:
+            return "timeout", grace
+        ready = select.select([0, bell], [], [], min(left, 60.0))[0]
         if bell in ready:
             os.read(bell, 4096)
-        if 0 in ready:
-            report["interrupted"] = True
-            orphaned = not os.read(0, 1)
-        report["timed_out"] = left <= 0
-        exit_code = _reap(child)
-        if exit_code is not None:
-            report["timed_out"] = report["interrupted"] = False
-        elif report["timed_out"] or report["interrupted"]:
-            break
-    if exit_code is None:
-        report["killed_after_sec"] = time.monotonic() - started
-        exit_code = _ask_to_leave(child, 0.0 if orphaned else float(str(orders["grace"])))
-    code, gone = _kill_all(child)
-    report["exit_code"] = code if exit_code is None else exit_code
-    report["gone"] = gone
-    return report
+        elif 0 in ready:
+            # A byte is the word to stop; the stream's end is the launcher's death, and nobody waits then.
+            return "stop", grace if os.read(0, 1) else 0.0
 
 
 def _ring_on_child_exit() -> int:
@@ -156,51 +173,27 @@ def _ring_on_child_exit() -> int:
     return bell
 
 
-def _reap(child: int) -> int | None:
-    """Collect every child that has ended; the command's exit status once it is among them."""
-    found = None
-    while True:
-        try:
-            pid, status = os.waitpid(-1, os.WNOHANG)
-        except ChildProcessError:
-            return found
-        if pid == 0:
-            return found
-        if pid == child:
-            found = _status(status)
-
-
-def _status(status: int) -> int:
-    """Exit status as a shell shows it: 128 + signal for a killed process."""
-    code = os.waitstatus_to_exitcode(status)
-    return 128 - code if code < 0 else code
-
-
-def _ask_to_leave(child: int, grace: float) -> int | None:
+def _ask_to_leave(command: Command, grace: float) -> None:
     """SIGTERM to all, then wait until all have left or the grace period is over."""
     _signal_all(signal.SIGTERM)
     until = time.monotonic() + grace
-    code = None
     while time.monotonic() < until and _descendants():
         time.sleep(PAUSE)
-        found = _reap(child)
-        code = found if code is None else code
-    return code
+        command.reap()
 
 
-def _kill_all(child: int) -> tuple[int | None, bool]:
-    """SIGKILL until no descendant is left. Returns the command's status if it ended now, and success."""
+def _kill_all(command: Command) -> bool:
+    """SIGKILL until no descendant is left; False when some will not go."""
     until = time.monotonic() + KILL_PATIENCE
-    code = None
     while True:
         _signal_all(signal.SIGSTOP)  # a tree that cannot run cannot fork faster than it is killed
         _signal_all(signal.SIGKILL)
-        found = _reap(child)
-        code = found if code is None else code
-        if not _descendants():
-            return code, True
+        command.reap()
+        # The command's status counts as a descendant: it may be on its way out and not to be reaped yet.
+        if command.code is not None and not _descendants():
+            return True
         if time.monotonic() > until:
-            return code, False
+            return False
         time.sleep(PAUSE / 4)
 
 

@@ -1,0 +1,265 @@
+"""``score.py`` as a program: what it hands to the scorer, and what it makes of the answer."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from clips import clip
+from harness_lab import DELIVER, SCORE, Lab, end, eventually, snapshot
+from rich.console import Console
+
+from contract.errors import UserError
+from contract.runs import RunKey
+from harness.runtime.config import load_runtime
+from harness.runtime.scoretable import score_tables
+from harness.runtime.scoring import arguments, run_entry, sanity_entries, scorer_job
+
+
+@pytest.fixture
+def delivered(lab: Lab) -> Lab:
+    """A finished run on a case whose video can be decoded; its world is no world."""
+    clip(lab.cases / "synthetic/B_01/reference.mp4", frames=3)
+    lab.runtime(lab.shell_agent(DELIVER) + lab.shell_agent("exit 1", "bad"))
+    lab.jobs()
+    assert lab.infer().returncode == 0
+    return lab
+
+
+def invocations(lab: Lab) -> list[Path]:
+    return sorted((lab.runs / "manifests").glob("*"))
+
+
+def test_a_submission_that_fails_its_gates_is_scored_as_an_error_and_resumed(delivered: Lab) -> None:
+    done = delivered.score("--type", "mesh")
+    assert done.returncode == 1, done.stdout + done.stderr
+    reward = json.loads((delivered.place() / "results/reward.json").read_text(encoding="utf-8"))
+    assert set(reward.values()) == {"error"}
+    assert "Watertight" in done.stdout
+    (invocation,) = invocations(delivered)
+    assert json.loads((invocation / "manifest.json").read_text(encoding="utf-8")) == [
+        {
+            "case": "synthetic/B_01",
+            "world": "runs/synthetic/B_01/tester-m-none/1/workspace/world",
+            "out": "runs/synthetic/B_01/tester-m-none/1",
+        }
+    ]
+    log = (invocation / "score.log").read_text(encoding="utf-8")
+    assert log.strip()
+    assert log in done.stdout
+    record = json.loads((invocation / "invocation.json").read_text(encoding="utf-8"))
+    assert (record["exit"], record["entries"], record["error"]) == (1, 1, None)
+    assert delivered.score("--type", "mesh").returncode == 1
+    assert len(invocations(delivered)) == 2
+
+
+def test_runs_that_are_not_there_are_listed_and_not_scored(delivered: Lab) -> None:
+    delivered.jobs({"model": "typo"}, {"case": "clip"})
+    before = snapshot(delivered.root)
+    done = delivered.score()
+    assert done.returncode == 1
+    assert "not run: synthetic/B_01/tester-typo-none/1: it was never run" in done.stdout
+    assert snapshot(delivered.root) == before
+
+
+@pytest.mark.parametrize(
+    ("record", "why"),
+    [
+        ({"state": "interrupted"}, "its state is interrupted"),
+        ({"state": "environment_error"}, "its state is environment_error"),
+        ({"state": "running"}, "its state is running"),
+        (None, "its run.json cannot be read"),
+    ],
+)
+def test_runs_that_did_not_finish_are_not_counted_as_bad_ones(
+    lab: Lab, record: dict[str, str] | None, why: str
+) -> None:
+    lab.runtime()
+    lab.jobs()
+    lab.place().mkdir(parents=True)
+    if record:
+        (lab.place() / "run.json").write_text(json.dumps(record), encoding="utf-8")
+    done = lab.score()
+    assert done.returncode == 1
+    assert why in done.stdout
+    assert not (lab.place() / "results").exists()
+
+
+def test_a_finished_run_without_a_delivery_is_scored(lab: Lab) -> None:
+    # Leaving it out would raise the average of an agent that fails.
+    lab.runtime(lab.shell_agent("exit 1"))
+    lab.jobs()
+    assert lab.infer().returncode == 1
+    done = lab.score("--dry-run")
+    assert "would score runs/synthetic/B_01/tester-m-none/1/workspace/world" in done.stdout
+    assert "not run" not in done.stdout
+
+
+def test_a_dry_run_touches_nothing(delivered: Lab) -> None:
+    before = snapshot(delivered.root)
+    done = delivered.score("--dry-run", "--type", "mesh,dynamic_iou", "--redo")
+    assert done.returncode == 0
+    assert "-m scorer --manifest" in done.stdout
+    assert "--type mesh --type dynamic_iou" in done.stdout
+    assert "--redo" in done.stdout
+    assert snapshot(delivered.root) == before
+
+
+@pytest.mark.parametrize(
+    ("flags", "part"),
+    [
+        (["--stage", "viz"], "stage viz is not built yet"),
+        (["--stage", "prepare,score"], "stage prepare is not built yet"),
+        (["--stage", ""], "names no stage"),
+        (["--stage", "scoer"], "no such stage"),
+        (["--only", "flow"], "belongs to the stage prepare"),
+        (["--media", "x"], "belongs to the stage viz"),
+        (["--type", "mess"], "did you mean mesh"),
+        (["--type", "mesh,,zzz"], "--type zzz: no such type"),
+    ],
+)
+def test_flags_that_mean_nothing(delivered: Lab, flags: list[str], part: str) -> None:
+    before = snapshot(delivered.root)
+    done = delivered.score(*flags)
+    assert done.returncode == 2
+    assert part in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert snapshot(delivered.root) == before
+
+
+def test_a_type_that_the_scorer_does_not_offer_is_its_own_usage_error(delivered: Lab) -> None:
+    done = delivered.score("--type", "flow")
+    assert done.returncode == 2
+    assert "flow" in done.stdout
+
+
+def test_sanity_adds_each_reference_world_once(lab: Lab) -> None:
+    (lab.data / "synthetic/B_01/world").mkdir(parents=True)
+    (entry,) = sanity_entries(("synthetic/B_01", "real/clip"), lab.data)
+    assert entry.record() == {
+        "case": "synthetic/B_01", "world": "data/synthetic/B_01/world", "out": "data/synthetic/B_01/sanity",
+    }  # fmt: skip
+    lab.runtime()
+    lab.jobs({}, {"trial": 2})
+    done = lab.score("--sanity", "--dry-run")
+    assert done.stdout.count("would score data/synthetic/B_01/world") == 1
+
+
+def test_names_in_a_manifest_are_those_of_the_tree() -> None:
+    entry = run_entry(RunKey("real/clip", "claude", "org/m", "high", 3))
+    assert entry.world == "runs/real/clip/claude-org%2Fm-high/3/workspace/world"
+    assert entry.out == "runs/real/clip/claude-org%2Fm-high/3"
+
+
+def docker_runtime(lab: Lab, scorer: str = "") -> None:
+    lab.runtime(f'[scorer.image]\ndocker = "scorer:x"\n{scorer}', top='backend = "docker"')
+
+
+def test_the_scorers_container(lab: Lab) -> None:
+    docker_runtime(
+        lab,
+        "[scorer]\ntask_timeout_sec = 7\ntask_timeouts = {mesh = 9.5}\n"
+        "[scorer.environment]\ncpus = 2.5\nmemory_mb = 100\ngpus = 0",
+    )
+    runtime = load_runtime(lab.runtime_path)
+    flags = arguments(runtime, ["mesh"], redo=True)
+    job = scorer_job(runtime, lab.root / "m.json", flags, "name")
+    assert job.command == (
+        "python", "-m", "scorer", "--manifest", "/manifest.json", "--type", "mesh", "--task-timeout", "7",
+        "--prepare-timeout", "600", "--timeout", "mesh=9.5", "--redo",
+    )  # fmt: skip
+    mounts = [(str(m.source), str(m.target), m.writable) for m in job.mounts]
+    assert mounts[:4] == [
+        (str(lab.cases), "/cases", False), (str(lab.data), "/data", True), (str(lab.runs), "/runs", True),
+        (str(lab.root / "m.json"), "/manifest.json", False),
+    ]  # fmt: skip
+    assert (job.image, job.network, job.gpus, job.as_root) == ("scorer:x", False, (), False)
+    assert (job.limits.cpus, job.limits.memory_mb) == (2.5, 100)
+    threads = {name: value for name, value in job.env.items() if name != "PYTHONUNBUFFERED"}
+    assert threads == dict.fromkeys(
+        ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS",
+         "OPENCV_FOR_THREADS_NUM", "CV_NUM_THREADS"), "2",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("visible", "gpus", "expected"),
+    [
+        ("0,3,5", 2, ("0", "3")),
+        ("0,3,5", None, ("0", "3", "5")),
+        ("", None, ()),
+        ("", 2, ()),
+        ("1", 4, ("1",)),
+    ],
+)
+def test_the_scorer_takes_the_visible_devices(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch, visible: str, gpus: int | None, expected: tuple[str, ...]
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    docker_runtime(lab, "" if gpus is None else f"[scorer.environment]\ngpus = {gpus}")
+    assert scorer_job(load_runtime(lab.runtime_path), lab.root / "m", [], "n").gpus == expected
+
+
+def test_a_named_checkpoint_store_must_exist(lab: Lab) -> None:
+    docker_runtime(lab, '[scorer]\ncheckpoints = "/nowhere/4dcb"')
+    with pytest.raises(UserError, match="checkpoints does not exist"):
+        scorer_job(load_runtime(lab.runtime_path), lab.root / "m", [], "n")
+
+
+def test_limits_that_the_host_cannot_keep_are_refused(delivered: Lab) -> None:
+    delivered.runtime("[scorer.environment]\nmemory_mb = 100\n" + delivered.shell_agent(DELIVER))
+    done = delivered.score()
+    assert done.returncode == 2
+    assert "memory_mb" in done.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_stopping_the_launcher_stops_the_scorer(delivered: Lab, number: signal.Signals) -> None:
+    process = delivered.start("--type", "mesh", program=SCORE)
+    try:
+        assert eventually(lambda: list(delivered.runs.glob("manifests/*/score.log")))
+        process.send_signal(number)
+        process.wait(60)
+    finally:
+        end(process)
+    assert process.returncode in (130, -9, 1)
+    assert eventually(lambda: not delivered.processes())
+    for path in delivered.runs.rglob("*.json"):
+        json.loads(path.read_text(encoding="utf-8"))
+    shutil.rmtree(delivered.runs / "manifests")
+    assert delivered.score("--type", "mesh").returncode == 1
+    assert (delivered.place() / "results/reward.json").is_file()
+
+
+@pytest.mark.parametrize("entries", [1, 4])
+def test_the_table_shows_numbers_states_and_gaps(entries: int) -> None:
+    rewards: list[tuple[str, dict[str, object] | None]] = [
+        ("a", {"mesh_watertight": 0.5, "dynamic_iou": "excluded"})
+    ]
+    rewards += [("b", None)] * (entries - 1)
+    text = StringIO()
+    console = Console(file=text, width=120)
+    for table in score_tables(rewards):
+        console.print(table)
+    assert "0.5000" in text.getvalue()
+    assert "excl." in text.getvalue()
+    assert ("not scored" in text.getvalue()) == (entries > 1)
+    assert score_tables([("x", None)]) == []
+
+
+def test_two_invocations_at_once_do_not_share_a_directory(delivered: Lab) -> None:
+    processes = [delivered.start("--type", "mesh", program=SCORE) for _ in range(2)]
+    try:
+        for process in processes:
+            process.communicate(timeout=120)
+    finally:
+        for process in processes:
+            end(process)
+    names = [path.name for path in invocations(delivered)]
+    assert len(names) == 2
+    assert {name.rsplit("-", 1)[1] for name in names} == {str(process.pid) for process in processes}
+    assert (delivered.place() / "results/reward.json").is_file()
