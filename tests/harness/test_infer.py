@@ -231,7 +231,7 @@ def test_a_dry_run_touches_nothing(lab: Lab) -> None:
 
 
 def refusal(lab: Lab, capsys: pytest.CaptureFixture[str], program: Callable[[list[str]], int] = main) -> str:
-    """Run a launcher in this process, expect a fault of the user, and return the one line it says about it."""
+    """Run a launcher in this process, expect a fault of the user, and return the line it says about it."""
     flags = ["--jobs", str(lab.jobs_path), "--runtime", str(lab.runtime_path)]
     with pytest.raises(SystemExit) as left:
         run_program(lambda: program(flags))
