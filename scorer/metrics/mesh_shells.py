@@ -10,6 +10,7 @@ from numba import njit
 from scorer.geometry.holes import FLAT
 from scorer.geometry.self_intersection import cross_product
 from scorer.geometry.winding import winding_number
+from scorer.geometry.winding_bounds import dipole_tree, winding_with_bound
 from scorer.metrics.mesh_layout import Layout
 
 PROBES = 200
@@ -18,6 +19,10 @@ DEPTH = 1e-3
 """Distance of a probe behind its face, in diagonals of the component's bounding box."""
 SHEET = 0.75
 """A component whose median absolute winding number lies below is a sheet."""
+_TREE_FACES = 1000
+"""Larger components are probed by bounds first; only what these leave open is summed up exactly."""
+_COARSE, _FINE = 6.0, 10.0
+"""How far away patches are, in their radii, that the two bounds take as a whole."""
 
 
 class ProbeFaces:
@@ -119,6 +124,10 @@ def _is_sheet(
 ) -> bool:
     """Whether the median of |winding number| at the probes is below SHEET; stops once it is decided."""
     depth = DEPTH * _diagonal(vertices, used)
+    if len(faces) > _TREE_FACES:
+        below = _count_below(vertices, faces, used, chosen, depth, scratch)
+        if 2 * below != len(chosen):
+            return 2 * below > len(chosen)
     half = len(chosen) // 2
     below = 0
     above = 0
@@ -137,6 +146,37 @@ def _is_sheet(
             return below > above
     # An even number, split evenly: the median is the mean of the two in the middle.
     return 0.5 * (highest_below + lowest_above) < SHEET
+
+
+@njit(cache=True, nogil=True)
+def _count_below(
+    vertices: np.ndarray, faces: np.ndarray, used: np.ndarray, chosen: np.ndarray, depth: float,
+    scratch: np.ndarray,
+) -> int:  # fmt: skip
+    """How many probes have |winding number| below SHEET: all are counted unless more than half lie on one
+    side.
+    """
+    nodes, corners = dipole_tree(vertices, faces)
+    half = len(chosen) // 2
+    below = 0
+    above = 0
+    for f in chosen:
+        x, y, z = _probe(vertices, faces[f], depth)
+        number, error = winding_with_bound(nodes, corners, x, y, z, _COARSE)
+        if abs(abs(number) - SHEET) <= error:
+            number, error = winding_with_bound(nodes, corners, x, y, z, _FINE)
+        if abs(abs(number) - SHEET) <= error:
+            number = winding_number(vertices, faces, used, x, y, z, scratch)
+        number = abs(number)
+        if number < SHEET:
+            below += 1
+        else:
+            above += 1
+        if below > half:
+            return len(chosen)
+        if above > half:
+            return 0
+    return below
 
 
 @njit(cache=True, nogil=True)

@@ -9,6 +9,7 @@ import trimesh
 from naive_mesh import naive_median
 
 from scorer.geometry.winding import winding_numbers
+from scorer.geometry.winding_bounds import dipole_tree, winding_with_bound
 from scorer.metrics.mesh_layout import layout
 from scorer.metrics.mesh_shells import PROBES, ProbeFaces, any_solid
 
@@ -87,3 +88,30 @@ def test_probe_faces_follow_one_generator() -> None:
             assert taken.tolist() == expected.tolist()
         else:
             assert taken.tolist() == sorted(expected.tolist())
+
+
+@pytest.mark.parametrize("far", [2.0, 6.0, 16.0])
+def test_bound_holds(far: float) -> None:
+    """The exact number lies within the bound, which shrinks as patches are taken from farther off."""
+    rng = np.random.default_rng(5)
+    for _, vertices, faces in [*open_shapes(), ("point", np.zeros((3, 3)), np.array([[0, 1, 2], [0, 0, 0]]))]:
+        vertices = vertices.astype(np.float32)
+        nodes, corners = dipole_tree(vertices, faces)
+        for point in np.concatenate([rng.normal(size=(20, 3)), 10 * rng.normal(size=(5, 3))]):
+            number, error = winding_with_bound(nodes, corners, *point, far)
+            assert abs(number - ours(vertices, faces, point[None])[0]) <= error
+            assert error < 20 / far**2
+
+
+@pytest.mark.parametrize("below", [-0.6, -0.3, -0.2, 0.9])
+def test_components_large_enough_for_bounds(below: float) -> None:
+    """Medians from far below the threshold to far above it, with odd and even numbers of probes."""
+    sphere = trimesh.creation.icosphere(subdivisions=5)
+    vertices = sphere.vertices.astype(np.float32)
+    plan = layout(sphere.faces[sphere.triangles_center[:, 2] < below], len(vertices))
+    assert len(plan.own) == 1
+    assert len(plan.faces) > 1000
+    for count in (9, 10, 200):
+        chosen = np.random.default_rng(count).permutation(len(plan.faces))[:count]
+        median = naive_median(vertices.astype(float), [tuple(map(int, face)) for face in plan.faces], chosen)
+        assert any_solid(plan, vertices, [0], [chosen]) == (not median < 0.75), median
