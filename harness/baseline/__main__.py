@@ -45,7 +45,7 @@ def follow(footage: Footage, background: Background) -> list[Track]:
     """Tracks of everything that moves in ``footage`` (one pass over the file)."""
     tracker = Tracker(footage.working_shape)
     for frame, picture in enumerate(footage.pictures()):
-        tracker.update(frame, sightings(picture, background))
+        tracker.update(frame, sightings(picture, background, tracker.seeds(frame)))
     return tracker.tracks(footage.frames)
 
 

@@ -13,8 +13,20 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from harness.baseline.components import Floats, Labels, Mask, box_max, box_mean, boxes, close, label, majority
+from harness.baseline.components import (
+    Floats,
+    Labels,
+    Mask,
+    box_max,
+    box_mean,
+    close,
+    filled,
+    label,
+    majority,
+    strongest,
+)
 from harness.baseline.observe import Footage, Picture
+from harness.baseline.plate import grown, is_shade
 
 SAMPLES = 61
 """Most frames that the plate is learnt from."""
@@ -27,6 +39,11 @@ EDGE_SHARE = 0.35
 SMALLEST_SHARE = 0.00015
 """Smallest piece, as a share of the picture."""
 SMALLEST_CELLS = 6
+CLOSE = 1
+HOLE_SHARE = 0.01
+"""Radius of the gaps that are closed, and the largest hole that is filled, as a share of the picture."""
+SHADE_SHARE = 0.8
+"""With more shade than this in all that differs, shade is not left out: it may be what there is to see."""
 SOFTEN_NOISE = 2.5
 """From this noise on, pictures are averaged over 3 × 3 cells first."""
 BUSY_SHARE, MOST_TOLERANCE = 0.35, 4.0
@@ -41,12 +58,14 @@ class Background:
     noise : float32 (h, w), standard deviation of a still cell.
     soften : radius of the average taken over each picture before it is compared.
     tolerance : factor on every threshold.
+    shadows : whether what looks like mere shade is left out.
     """
 
     plate: Picture
     noise: Floats
     soften: int = 0
     tolerance: float = 1.0
+    shadows: bool = False
 
     def difference(self, picture: Picture) -> Picture:
         """Picture minus plate, float32 (h, w, 3), after the change of light that most cells share is taken
@@ -61,11 +80,14 @@ class Background:
         """Connected pieces of ``picture`` that differ from the plate: labels int32 (h, w) from 1, and their
         count.
         """
-        strength = np.abs(self.difference(picture)).max(axis=2)
+        change = self.difference(picture)
+        strength: Floats = strongest(np.abs(change))
         low = self.tolerance * np.maximum(LOW, LOW_NOISES * self.noise)
         high = self.tolerance * np.maximum(HIGH, HIGH_NOISES * self.noise)
         mask = strength > np.maximum(low, EDGE_SHARE * box_max(strength, 2))
-        labels, count = label(close(majority(mask), 1))
+        if self.shadows:
+            mask &= ~is_shade(self.plate + change, self.plate)
+        labels, count = label(filled(close(majority(mask), CLOSE), HOLE_SHARE))
         sure = np.bincount(labels[strength > high], minlength=count + 1) > 0
         large = np.bincount(labels.ravel(), minlength=count + 1) >= smallest_piece(labels.shape)
         keep = sure & large
@@ -76,13 +98,7 @@ class Background:
     def shaded(self, picture: Picture) -> Mask:
         """Cells that look like the plate under less light: darker by up to a half, in the plate's own hue."""
         seen = self.plate + self.difference(picture)
-        power = np.maximum((self.plate * self.plate).sum(axis=2), 1.0)
-        gain = (seen * self.plate).sum(axis=2) / power
-        rest = np.abs(seen - gain[:, :, None] * self.plate).max(axis=2)
-        result: Mask = (
-            (gain > 0.45) & (gain < 0.97) & (rest < self.tolerance * np.maximum(6.0, 3.0 * self.noise))
-        )
-        return result
+        return is_shade(seen, self.plate)
 
 
 def smallest_piece(shape: tuple[int, ...]) -> int:
@@ -108,10 +124,12 @@ def learn(footage: Footage) -> Background:
     stack = np.stack(samples)
     # The samples are softened already where need be.
     working = replace(background, soften=0)
-    for _ in range(2):
-        working = _repaired(working, stack)
+    plate, anew = grown(stack, working.plate, working.noise)
+    noise = np.where(anew, np.float32(np.median(working.noise)), working.noise)
+    working = replace(working, plate=plate, noise=noise)
     while working.tolerance < MOST_TOLERANCE and _busy(working, stack) > BUSY_SHARE:
         working = replace(working, tolerance=min(working.tolerance * 1.5, MOST_TOLERANCE))
+    working = replace(working, shadows=_shade_share(working, stack) <= SHADE_SHARE)
     return replace(working, soften=background.soften)
 
 
@@ -121,62 +139,11 @@ def _median(stack: npt.NDArray[np.uint8]) -> Background:
     plate = np.partition(stack, middle, axis=0)[middle].astype(np.float32)
     noise = np.empty(stack.shape[1:3], dtype=np.float32)
     for row in range(stack.shape[1]):
-        spread = np.abs(stack[:, row].astype(np.float32) - plate[row]).max(axis=2)
+        spread = strongest(np.abs(stack[:, row].astype(np.float32) - plate[row]))
         noise[row] = 1.4826 * np.median(spread, axis=0)
     # A cell that things pass often is not noisy: its spread must not hide them.
     usual = float(np.median(noise))
     return Background(plate, np.minimum(noise, 4.0 + 3.0 * usual))
-
-
-def _repaired(background: Background, stack: npt.NDArray[np.uint8]) -> Background:
-    """Replace the plate where it shows a thing at rest and other frames show what is behind it."""
-    behind = np.zeros(stack.shape[:3], dtype=np.bool_)
-    for index, sample in enumerate(stack):
-        picture = sample.astype(np.float32)
-        labels, count = background.pieces(picture)
-        for name, (top, bottom, left, right) in enumerate(boxes(labels, count).tolist(), start=1):
-            window = slice(max(top - 3, 0), bottom + 3), slice(max(left - 3, 0), right + 3)
-            mask = labels[window] == name
-            other = (labels[window] > 0) & ~mask
-            drawn = _edge(background.plate[window], mask, other)
-            seen = _edge(picture[window], mask, other)
-            if drawn > 1.25 * seen + 2.0:
-                behind[index][window] |= mask
-    votes = behind.sum(axis=0)
-    wrong = votes >= max(1, stack.shape[0] // 40)
-    if not wrong.any():
-        return background
-    values = np.where(behind[:, wrong, None], stack[:, wrong].astype(np.int16), np.int16(999))
-    values.sort(axis=0)
-    middle = ((votes[wrong] - 1) // 2)[None, :, None]
-    plate = background.plate.copy()
-    plate[wrong] = np.take_along_axis(values, middle, axis=0)[0]
-    noise = background.noise.copy()
-    noise[wrong] = np.median(background.noise)
-    return replace(background, plate=plate, noise=noise)
-
-
-def _edge(picture: Picture, mask: Mask, other: Mask) -> float:
-    """Mean colour step across the outline of ``mask``, two cells apart, in grey levels; 0 without an
-    outline.
-    """
-    total, pairs = 0.0, 0
-    for axis in (0, 1):
-        for ahead in (True, False):
-            if picture.shape[axis] <= 2:
-                continue
-            lower: tuple[slice, ...] = (
-                (slice(None, -2), slice(None)) if axis == 0 else (slice(None), slice(None, -2))
-            )
-            upper: tuple[slice, ...] = (
-                (slice(2, None), slice(None)) if axis == 0 else (slice(None), slice(2, None))
-            )
-            inside, outside = (lower, upper) if ahead else (upper, lower)
-            chosen = mask[inside] & ~mask[outside] & ~other[outside]
-            step = np.abs(picture[inside][chosen] - picture[outside][chosen])
-            total += float(step.max(axis=1).sum()) if step.size else 0.0
-            pairs += int(chosen.sum())
-    return total / pairs if pairs else 0.0
 
 
 def _levels(picture: Picture) -> npt.NDArray[np.uint8]:
@@ -188,3 +155,14 @@ def _busy(background: Background, stack: npt.NDArray[np.uint8]) -> float:
     chosen = stack[:: max(1, stack.shape[0] // 12)]
     shares = [(background.pieces(sample.astype(np.float32))[0] > 0).mean() for sample in chosen]
     return float(np.mean(shares))
+
+
+def _shade_share(background: Background, stack: npt.NDArray[np.uint8]) -> float:
+    """Share of what differs from the plate that looks like mere shade, over a few samples."""
+    every, shade = 0, 0
+    for sample in stack[:: max(1, stack.shape[0] // 12)]:
+        picture = sample.astype(np.float32)
+        differs = background.pieces(picture)[0] > 0
+        every += int(differs.sum())
+        shade += int((differs & background.shaded(picture)).sum())
+    return shade / max(1, every)

@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
 Mask = npt.NDArray[np.bool_]
 Labels = npt.NDArray[np.int32]
 Floats = npt.NDArray[np.float32]
+
+
+def strongest(colours: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Largest of the three channels of (…, 3); numpy's own maximum over a short axis is ten times slower."""
+    result: npt.NDArray[Any] = np.maximum(np.maximum(colours[..., 0], colours[..., 1]), colours[..., 2])
+    return result
+
+
+def faintest(colours: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Smallest of the three channels of (…, 3)."""
+    result: npt.NDArray[Any] = np.minimum(np.minimum(colours[..., 0], colours[..., 1]), colours[..., 2])
+    return result
 
 
 def box_sum(picture: Floats, radius: int) -> Floats:
@@ -87,7 +101,7 @@ def label(mask: Mask) -> tuple[Labels, int]:
     counts = np.maximum(last - first, 0)
     lower = np.repeat(np.arange(rows.size), counts)
     upper = np.repeat(first - np.cumsum(counts) + counts, counts) + np.arange(lower.size)
-    roots = _join(rows.size, lower, upper)
+    roots = join(rows.size, lower, upper)
     names, compact = np.unique(roots, return_inverse=True)
     flat = np.zeros(height * width, dtype=np.int32)
     lengths = stops - starts
@@ -98,7 +112,7 @@ def label(mask: Mask) -> tuple[Labels, int]:
     return flat.reshape(height, width), int(names.size)
 
 
-def _join(count: int, left: npt.NDArray[np.int64], right: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+def join(count: int, left: npt.NDArray[np.int64], right: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     """Smallest member of each node's connected set, for ``count`` nodes and edges left–right."""
     root = np.arange(count)
     while True:
@@ -116,6 +130,18 @@ def _shifted(axis: int, shift: int) -> tuple[tuple[slice, slice], tuple[slice, s
     """Index pairs that line up a picture with itself moved by ``shift`` along ``axis``."""
     near, far, every = slice(None, -shift), slice(shift, None), slice(None)
     return ((near, every), (far, every)) if axis == 0 else ((every, near), (every, far))
+
+
+def filled(mask: Mask, share: float) -> Mask:
+    """``mask`` with its holes filled: unset pieces that do not reach the border, up to a share of the
+    picture.
+    """
+    labels, count = label(~mask)
+    open_ = np.zeros(count + 1, dtype=np.bool_)
+    for border in (labels[0], labels[-1], labels[:, 0], labels[:, -1]):
+        open_[border] = True
+    small = np.bincount(labels.ravel(), minlength=count + 1) <= share * mask.size
+    return mask | (small & ~open_)[labels]
 
 
 def boxes(labels: Labels, count: int) -> npt.NDArray[np.int64]:

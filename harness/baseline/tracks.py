@@ -13,18 +13,17 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.baseline.outlines import Sighting
+from harness.baseline.parting import Seed
 
 PATIENCE = 4
 """Frames that a track may go unseen; the gap is filled in between."""
 REACH_SIZES, REACH_SHARE = 2.0, 0.06
 """Farthest jump of a track: multiples of both sizes together, or a share of the picture's diagonal."""
-LEAST_FRAMES = 5
+LEAST_FRAMES = 3
 """Shortest lifetime that counts (less in very short videos)."""
-MOST_TRACKS = 24
-MOST_SIGHTINGS = 60_000
+MOST_TRACKS = 48
+MOST_SIGHTINGS = 30_000
 """Limits of a world: tracks, and frames of all tracks together. The largest are kept."""
-SHADE_SHARE = 0.85
-"""A track with more shade than this is a shadow when something else moves as well."""
 
 
 @dataclass
@@ -43,11 +42,6 @@ class Track:
     def bulk(self) -> float:
         """Area summed over the lifetime, cells."""
         return float(sum(sighting.area for sighting in self.sightings))
-
-    @property
-    def shade(self) -> float:
-        """Share of the bulk that may be mere shadow."""
-        return float(sum(sighting.area * sighting.shade for sighting in self.sightings)) / self.bulk
 
     def expected(self, frame: int) -> tuple[float, float]:
         """Where the centre should be at ``frame``, going on at the last speed."""
@@ -85,14 +79,17 @@ class Tracker:
             free.discard(index)
         self._running += [Track(frame, [sightings[index]]) for index in sorted(free)]
 
+    def seeds(self, frame: int) -> list[Seed]:
+        """Where the running tracks are expected at ``frame``."""
+        return [Seed(track.expected(frame), track.sightings[-1].radii) for track in self._running]
+
     def tracks(self, frames: int) -> list[Track]:
         """Tracks worth showing in a video of ``frames`` frames, in order of appearance (then of size)."""
         least = min(LEAST_FRAMES, max(1, frames // 4))
         lasting = [track for track in self._ended + self._running if len(track.sightings) >= least]
-        bodies = [track for track in lasting if track.shade <= SHADE_SHARE]
         chosen: list[Track] = []
         budget = MOST_SIGHTINGS
-        for track in sorted(bodies or lasting, key=lambda track: -track.bulk)[:MOST_TRACKS]:
+        for track in sorted(lasting, key=lambda track: -track.bulk)[:MOST_TRACKS]:
             if len(track.sightings) <= budget:
                 chosen.append(track)
                 budget -= len(track.sightings)

@@ -124,6 +124,47 @@ def test_shade_is_told_from_things() -> None:
     assert shaded[~shadow & ~thing].mean() < 0.05
 
 
+def test_a_thing_with_a_shadow_loses_it_and_a_lone_shadow_stays() -> None:
+    def images(thing: bool) -> tuple[list[np.ndarray], list[np.ndarray], list[np.ndarray]]:
+        discs = [disc(15 + 3 * t, 30) for t in range(40)]
+        shadows = [disc(25 + 3 * t, 60) for t in range(40)]
+        made = []
+        for body, shadow in zip(discs, shadows, strict=True):
+            image = scenery()
+            image[shadow] *= 0.6
+            made.append(painted(image, body) if thing else image)
+        return made, discs, shadows
+
+    made, discs, _ = images(thing=True)
+    background = taught(made)
+    assert (
+        np.mean([agreement(background, image, mask) for image, mask in zip(made, discs, strict=True)]) > 0.85
+    )
+    made, _, shadows = images(thing=False)
+    background = taught(made)
+    assert (
+        np.mean([agreement(background, image, mask) for image, mask in zip(made, shadows, strict=True)])
+        > 0.85
+    )
+
+
+@pytest.mark.parametrize("leaves", [True, False])
+def test_boxes_side_by_side_that_rest_are_taken_out_of_the_plate(leaves: bool) -> None:
+    clean = scenery(3)
+    made = []
+    for t in range(60):
+        image = clean.copy()
+        # Three boxes in a row sink in one after the other and then rest, touching each other.
+        for k, colour in enumerate(((200, 40, 40), (40, 150, 60), (50, 60, 200))):
+            top = min(50, -20 + 5 * (t - 4 * k))
+            image[max(0, top) : max(0, top + 20), 50 + 18 * k : 68 + 18 * k] = colour
+        made.append(image)
+    if leaves:
+        made.reverse()
+    plate = taught(with_noise(made, 1.0)).plate
+    assert np.abs(plate - clean).max(axis=2)[50:70, 50:104].mean() < 12
+
+
 def test_shrinking_is_the_mean_over_blocks() -> None:
     image = np.random.default_rng(0).integers(0, 256, (7, 11, 3), dtype=np.uint8)
     small = shrink(image, 3)

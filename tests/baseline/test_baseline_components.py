@@ -7,7 +7,19 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from scipy import ndimage
 
-from harness.baseline.components import box_max, box_mean, box_sum, boxes, close, grow, label, majority
+from harness.baseline.components import (
+    box_max,
+    box_mean,
+    box_sum,
+    boxes,
+    close,
+    faintest,
+    filled,
+    grow,
+    label,
+    majority,
+    strongest,
+)
 
 masks = arrays.arrays(np.bool_, arrays.array_shapes(min_dims=2, max_dims=2, min_side=1, max_side=24))
 radii = st.integers(0, 4)
@@ -71,3 +83,26 @@ def test_nothing_set_gives_no_piece(shape: tuple[int, int]) -> None:
     assert count == 0
     assert not labels.any()
     assert boxes(labels, 0).shape == (0, 4)
+
+
+@settings(max_examples=60, deadline=None)
+@given(mask=masks)
+def test_filling_is_scipys(mask: np.ndarray) -> None:
+    # Unset pieces touch by corners here, so holes are closed off by sides: the plain cross for the set cells.
+    np.testing.assert_array_equal(filled(mask, 1.0), ndimage.binary_fill_holes(mask, np.ones((3, 3))))
+    np.testing.assert_array_equal(filled(mask, 0.0), mask)
+
+
+def test_only_small_holes_are_filled() -> None:
+    mask = np.ones((20, 20), dtype=np.bool_)
+    mask[2:4, 2:4] = mask[8:16, 8:16] = mask[0, 19] = False
+    full = filled(mask, 0.02)
+    assert full[2:4, 2:4].all()
+    assert not full[8:16, 8:16].any()
+    assert not full[0, 19]
+
+
+def test_channels_are_compared_like_numpy_does() -> None:
+    colours = np.random.default_rng(0).normal(size=(4, 5, 3))
+    np.testing.assert_array_equal(strongest(colours), colours.max(axis=-1))
+    np.testing.assert_array_equal(faintest(colours), colours.min(axis=-1))

@@ -233,10 +233,11 @@ def test_everything_moves(tmp_path: Path) -> None:
 
 
 def test_tiny_and_odd_sizes(tmp_path: Path) -> None:
-    for index, (height, width) in enumerate(((16, 16), (33, 47), (18, 1030))):
+    for index, (height, width) in enumerate(((16, 16), (33, 47), (31, 1030))):
         images = [np.full((height, width, 3), 60, dtype=np.uint8) for _ in range(8)]
         for t, image in enumerate(images):
-            image[4:14, 2 + t : 12 + t] = 240
+            left = 2 + t * max(1, (width - height) // 40)
+            image[4 : height - 4, left : left + height - 8] = 240
         place = tmp_path / str(index)
         place.mkdir()
         assert len(reconstruct(place, images, Fraction(30000, 1001)).dynamic_ids) >= 1

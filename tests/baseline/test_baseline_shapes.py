@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.baseline.solution_program.camera import Camera
-from harness.baseline.solution_program.shapes import ground, pebble, pebble_faces, slab, wall
+from harness.baseline.solution_program.shapes import RINGS, ground, pebble, pebble_faces, slab, wall
 
 
 def closed(vertices: np.ndarray, faces: np.ndarray) -> trimesh.Trimesh:
@@ -57,7 +57,7 @@ def test_the_outline_in_the_picture_is_the_given_one() -> None:
     angles = 2 * np.pi * np.arange(64) / 64
     for frame in range(5):
         columns, rows, depth = camera.project(vertices[frame].astype(np.float64))
-        rim = slice(1 + 2 * 64, 1 + 3 * 64)
+        rim = slice(1 + len(RINGS) * 64, 1 + (len(RINGS) + 1) * 64)
         np.testing.assert_allclose(columns[rim], centres[frame, 0] + radii[frame] * np.cos(angles), atol=1e-3)
         np.testing.assert_allclose(rows[rim], centres[frame, 1] + radii[frame] * np.sin(angles), atol=1e-3)
         np.testing.assert_allclose(depth[rim], 4.0, atol=1e-5)

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from harness.baseline.outlines import ANGLES, Sighting
+from harness.baseline.outlines import Sighting
+from harness.baseline.stars import ANGLES
 from harness.baseline.tracks import MOST_SIGHTINGS, MOST_TRACKS, PATIENCE, Tracker
 
 RED, BLUE = (200.0, 40.0, 40.0), (40.0, 40.0, 200.0)
@@ -13,7 +14,7 @@ def at(
     column: float, row: float, radius: float = 8.0, colour: tuple[float, ...] = RED, shade: float = 0.0
 ) -> Sighting:
     radii = np.full(ANGLES, radius, dtype=np.float32)
-    return Sighting(np.pi * radius**2, (column, row), radii, (colour[0], colour[1], colour[2]), shade)
+    return Sighting(np.pi * radius**2, (column, row), radii, (colour[0], colour[1], colour[2]))
 
 
 def follow(frames: list[list[Sighting]]) -> Tracker:
@@ -71,18 +72,18 @@ def test_flashes_are_dropped_but_not_in_very_short_videos() -> None:
     assert len(follow([[], [at(50, 60)]]).tracks(2)) == 1
 
 
-def test_shadows_are_dropped_only_beside_things() -> None:
-    both = [[at(50 + t, 60), at(50 + t, 90, shade=1.0)] for t in range(20)]
-    assert [track.shade for track in follow(both).tracks(20)] == [0.0]
-    alone = [[at(50 + t, 90, shade=1.0)] for t in range(20)]
-    assert len(follow(alone).tracks(20)) == 1
+def test_seeds_go_on_at_the_last_speed() -> None:
+    tracker = follow([[at(20 + 3 * t, 60 - t)] for t in range(5)])
+    (seed,) = tracker.seeds(6)
+    assert seed.centre == pytest.approx((38, 54))
+    np.testing.assert_array_equal(seed.radii, np.full(ANGLES, 8.0))
 
 
 def test_a_world_is_kept_within_limits() -> None:
     crowd = [
-        [at(10 + 20 * (k % 14), 10 + 40 * (k // 14), radius=2 + k / 10) for k in range(40)] for _ in range(20)
+        [at(10 + 20 * (k % 14), 10 + 30 * (k // 14), radius=2 + k / 10) for k in range(70)] for _ in range(20)
     ]
     tracks = follow(crowd).tracks(20)
     assert len(tracks) == MOST_TRACKS
-    assert min(track.sightings[0].size for track in tracks) > 3
+    assert min(track.sightings[0].size for track in tracks) > 4
     assert sum(len(track.sightings) for track in tracks) <= MOST_SIGHTINGS

@@ -12,7 +12,7 @@ from .camera import Array, Camera
 
 Faces = npt.NDArray[np.int32]
 
-RINGS = (0.55, 0.88)
+RINGS = (0.75,)
 """Where the rings between a pebble's middle and its rim lie, as shares of the radius."""
 WALL_DISTANCE = 20.0
 """How far ahead the wall stands, metres; everything that moves is nearer."""
