@@ -60,7 +60,7 @@ def morton_order(boxes: np.ndarray) -> np.ndarray:
         key = 0
         for axis in range(3):
             centre = 0.5 * (np.float64(boxes[i, axis]) + np.float64(boxes[i, 3 + axis]))
-            key |= _spread(np.int64((centre - low[axis]) * scale)) << axis
+            key |= _spread(int((centre - low[axis]) * scale)) << axis
         keys[i] = key
     order = np.arange(count)
     other = np.empty(count, dtype=np.int64)

@@ -140,13 +140,11 @@ def _graph(edges: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.nd
 
 @njit(cache=True, nogil=True)
 def _slot(graph: np.ndarray, neighbour: np.ndarray, twin: np.ndarray, node: int, other: int) -> int:
-    """Where ``other`` stands in the row of ``node``; −1 when it does not. Looks through the shorter of the
-    two rows.
-    """
+    """Where ``other`` stands in the row of ``node``, by way of the shorter row; −1 if nowhere."""
     if graph[node + 1] - graph[node] > graph[other + 1] - graph[other]:
         for slot in range(graph[other], graph[other + 1]):
             if neighbour[slot] == node:
-                return twin[slot]
+                return int(twin[slot])
         return -1
     for slot in range(graph[node], graph[node + 1]):
         if neighbour[slot] == other:
@@ -159,9 +157,7 @@ def _close(
     graph: np.ndarray, neighbour: np.ndarray, twin: np.ndarray, used: np.ndarray, parent: np.ndarray,
     other: int, node: int, cycle: np.ndarray,
 ) -> int:  # fmt: skip
-    """Follow parents from ``node`` to one that ``other`` has used; length of the cycle, 0 if longer than
-    MAX_CYCLE.
-    """
+    """Follow parents from ``node`` to one that ``other`` has used; the cycle's length, 0 if too long."""
     cycle[0] = other
     cycle[1] = node
     at = parent[node]

@@ -111,9 +111,7 @@ def _add_triple(
     terms: np.ndarray, at: int, sign: float,
     px: float, py: float, pz: float, qx: float, qy: float, qz: float, rx: float, ry: float, rz: float,
 ) -> int:  # fmt: skip
-    """Write the 12 terms of ``sign · p · (q × r)`` from position ``at`` on; returns the position after
-    them.
-    """
+    """Write the 12 terms of ``sign · p · (q × r)`` from position ``at`` on; the position after them."""
     terms[at], terms[at + 1] = two_product(sign * px * qy, rz)
     terms[at + 2], terms[at + 3] = two_product(-sign * px * qz, ry)
     terms[at + 4], terms[at + 5] = two_product(sign * py * qz, rx)

@@ -79,9 +79,7 @@ def _ray(t: np.ndarray, i: int, p: int, j: int, q: int, k: int) -> tuple[float, 
 def _parted_at_corner_along(
     t: np.ndarray, i: int, p: int, j: int, q: int, dx: float, dy: float, dz: float
 ) -> bool:
-    """Proof that the other corners of i and those of j lie on different sides of the corner in direction
-    d.
-    """
+    """Proof that along d the other corners of i and those of j lie on different sides of the common one."""
     low_i = low_j = math.inf
     high_i = high_j = -math.inf
     for k in range(1, 3):
@@ -96,9 +94,7 @@ def _parted_at_corner_along(
 
 @njit(cache=True, nogil=True)
 def parted(t: np.ndarray, i: int, j: int) -> bool:
-    """Proof that (nearly) coplanar triangles are disjoint: a line in their plane, along one of the six
-    sides.
-    """
+    """Proof that (nearly) coplanar triangles are disjoint: a line in their plane, along one of six sides."""
     for side in range(6):
         one = i if side < 3 else j
         a = 3 * (side % 3)

@@ -27,9 +27,7 @@ _UNKNOWN = 2
 
 @njit(cache=True, nogil=True)
 def write_row(vertices: np.ndarray, face: np.ndarray, row: np.ndarray) -> bool:
-    """Fill ``row`` (float64 (ROW,)) for a face of float32 vertices; False when its corners lie exactly on a
-    line.
-    """
+    """Fill ``row``, float64 (ROW,), for a face of float32 vertices; False when its corners are in line."""
     for k in range(3):
         for axis in range(3):
             row[3 * k + axis] = vertices[face[k], axis]
@@ -89,9 +87,7 @@ def _side(t: np.ndarray, i: int, j: int, k: int) -> int:
 
 @njit(cache=True, nogil=True)
 def _turn(t: np.ndarray, i: int, a: int, b: int, c: int, j: int, d: int) -> int:
-    """``orient_3d`` of corners a, b, c and d; d is a corner of j, c ≥ 3 is corner c − 3 of j, a and b are of
-    i.
-    """
+    """``orient_3d`` of corners a, b of i, c of i or (less 3) of j, and d of j."""
     row = i if c < 3 else j
     c = c if c < 3 else c - 3
     return orient_3d(
@@ -136,9 +132,7 @@ def _axis(t: np.ndarray, i: int) -> int:
 
 @njit(cache=True, nogil=True)
 def _folded(t: np.ndarray, i: int, a: int, b: int, j: int, apex: int) -> bool:
-    """Two triangles on one edge (corners a, b of i): they overlap when j's apex lies on i's side, in i's
-    plane.
-    """
+    """Two triangles on one edge (corners a, b of i): whether j's apex lies on i's side, in i's plane."""
     side = _side(t, i, j, apex)
     if side != 0 and side != _UNKNOWN:
         return False

@@ -24,8 +24,7 @@ _RADIUS, _AREA, _VECTOR, _MOMENT, _COLUMNS = 3, 4, 5, 8, 17
 
 @njit(cache=True, nogil=True)
 def dipole_tree(vertices: np.ndarray, faces: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Nodes float64 (2 m, 17) of a complete binary tree and the corners float64 (T, 9) of its leaves'
-    triangles.
+    """Nodes float64 (2 m, 17) of a complete binary tree, and corners float64 (T, 9) in its order.
 
     vertices : float32 (V, 3). faces : int (T, 3), at least one.
     """
@@ -131,7 +130,7 @@ def _far_field(row: np.ndarray, x: float, y: float, z: float, distance: float) -
     form += y * (m[3] * x + m[4] * y + m[5] * z)
     form += z * (m[6] * x + m[7] * y + m[8] * z)
     square = distance * distance
-    return (dipole + trace - 3.0 * form / square) / (square * distance)
+    return float((dipole + trace - 3.0 * form / square) / (square * distance))
 
 
 @njit(cache=True, nogil=True)

@@ -122,8 +122,7 @@ def _judge_frame(frame: int, parts: list[_Part | Future[Verdict]]) -> list[Verdi
 
 
 class _Reader:
-    """Hands out the objects of each frame, with layouts shared while faces stay and verdicts shared by
-    constant objects.
+    """Hands out the objects of each frame; layouts are shared while faces stay, verdicts by constant objects.
 
     Layouts and shared verdicts are jobs submitted before the frames that wait for them and wait for nothing
     themselves, so a pool that starts jobs in order cannot block.
@@ -137,9 +136,7 @@ class _Reader:
         self._plans: dict[int, Future[Layout]] = {}
 
     def parts(self, frame: int) -> list[_Part | Future[Verdict]]:
-        """Objects with faces at ``frame``, ascending id: geometry to judge, or the verdict of a constant
-        object.
-        """
+        """Objects with faces at ``frame``, ascending id: geometry, or a constant object's verdict."""
         found: list[_Part | Future[Verdict]] = []
         for number, verdict in self._verdicts.items():
             if frame not in self._world.lifetime(number):
@@ -153,9 +150,7 @@ class _Reader:
         return found
 
     def _constant(self, number: int) -> Future[Verdict] | None:
-        """The one verdict of an object whose vertices and faces never change, judged with a generator of its
-        own.
-        """
+        """The one verdict of an object that never changes, judged with a generator of its own."""
         lifetime = self._world.lifetime(number)
         vertices, faces = self._world.object_mesh(number, lifetime[0])
         if not len(faces):

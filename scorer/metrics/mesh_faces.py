@@ -48,7 +48,7 @@ def _table_size(entries: int) -> int:
 
 
 @njit(cache=True, nogil=True)
-def _cell(value: float) -> int:
+def _cell(value: float) -> np.int64:
     """Rounded multiple of 1 / WELD; what does not fit int64 becomes its lowest value, as x86 conversion
     does.
     """
@@ -59,7 +59,7 @@ def _cell(value: float) -> int:
 
 
 @njit(cache=True, nogil=True)
-def _hash(a: int, b: int, c: int) -> int:
+def _hash(a: int | np.int64, b: int | np.int64, c: int | np.int64) -> np.int64:
     key = np.uint64(a) * _PRIMES[0] + np.uint64(b) * _PRIMES[1] + np.uint64(c) * _PRIMES[2]
     key ^= key >> np.uint64(32)
     key *= _PRIMES[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -189,7 +190,7 @@ def _diagonal(vertices: np.ndarray, used: np.ndarray) -> float:
             low = min(low, np.float64(vertices[vertex, axis]))
             high = max(high, np.float64(vertices[vertex, axis]))
         total += (high - low) ** 2
-    return np.sqrt(total)
+    return math.sqrt(total)
 
 
 @njit(cache=True, nogil=True)
@@ -201,7 +202,7 @@ def _probe(vertices: np.ndarray, face: np.ndarray, depth: float) -> tuple[float,
     """
     a, b, c = face[0], face[1], face[2]
     x, y, z = cross_product(vertices, a, b, c)
-    length = np.sqrt(x * x + y * y + z * z)
+    length = math.sqrt(x * x + y * y + z * z)
     step = depth / length if length > FLAT else 0.0
     centre = np.empty(3)
     for axis in range(3):
