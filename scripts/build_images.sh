@@ -59,7 +59,7 @@ inputs_of() { # name, folders
     shift
     {
         echo "$variant $clis $("$docker" image inspect -f '{{.Id}}' "$base" 2> /dev/null || echo "$base")"
-        find "harness/$name" "$@" LICENSE .dockerignore -type f ! -path '*/__pycache__/*' -print0 \
+        find "harness/$name" "$@" LICENSE .dockerignore scripts/image_selftest.py -type f ! -path '*/__pycache__/*' -print0 \
             | LC_ALL=C sort -z | xargs -0 sha256sum
     } | sha256sum | cut -c1-32
 }

@@ -49,7 +49,7 @@ def until(true: Callable[[], object]) -> None:
 
 
 def names(engine: docker.DockerClient) -> set[str]:
-    return {container.name for container in engine.containers.list(all=True)}
+    return {container.name for container in engine.containers.list(all=True, ignore_removed=True)}
 
 
 def children(pid: int, program: str) -> list[int]:

@@ -63,7 +63,7 @@ def until(true: Callable[[], object]) -> None:
 
 
 def exists(engine: docker.DockerClient, job: Job) -> bool:
-    return bool(engine.containers.list(all=True, filters={"name": f"^{job.name}$"}))
+    return bool(engine.containers.list(all=True, ignore_removed=True, filters={"name": f"^{job.name}$"}))
 
 
 @pytest.fixture

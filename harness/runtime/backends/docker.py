@@ -130,6 +130,13 @@ class DockerBackend:
             paths = writable_paths(job, engine, self._settings)
             owner = inside_owner(self._settings, engine)
             _WARDEN.watch(job.name, supervision.token, job.image, paths, owner, self._settings.host)
+        except (DockerException, EngineError) as error:
+            client.close()
+            return Outcome(None, 0.0, error=f"the Docker engine failed: {cause(error)}")
+        except OSError as error:
+            client.close()
+            return Outcome(None, 0.0, error=f"the process that guards containers cannot be started: {error}")
+        try:
             outcome = supervision.run(job, log, timeout, stop)
             if outcome.gone:
                 if left := cleanup.foreign(paths, self._settings.owner[0]):
@@ -138,8 +145,6 @@ class DockerBackend:
                 _WARDEN.release(supervision.token)
             # Otherwise it stays watched: the warden tries again when this launcher ends.
             return outcome
-        except (DockerException, EngineError, *TRANSPORT_ERRORS) as error:
-            return Outcome(None, 0.0, gone=False, error=f"the Docker engine failed: {cause(error)}")
         finally:
             client.close()
 

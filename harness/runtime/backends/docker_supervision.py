@@ -55,8 +55,8 @@ class Supervision:
         warnings: list[str] = _lowered(job, self._engine)
         try:
             container, said = self.create(job)
-        except (_CouldNotStart, EngineError) as error:
-            return Outcome(None, 0.0, gone=self._is_gone(job.name), error=str(error))
+        except (_CouldNotStart, EngineError, DockerException) as error:
+            return Outcome(None, 0.0, gone=self._is_gone(job.name), error=cause(error))
         warnings += said
         watch = Watch(self._client, container, log, self._settings)
         try:
@@ -164,8 +164,13 @@ def hand_back(client: docker.DockerClient, name: str, image: str, paths: list[Pa
     uid, gid = (int(part) for part in owner.split(":"))
     with tempfile.TemporaryDirectory(prefix="4dcb-handback-") as folder:
         log = Path(folder) / "log"
-        supervision = Supervision(client, facts(client), Settings((uid, gid)))
-        outcome = supervision.run(job, log, _HAND_BACK_S, threading.Event())
+        try:
+            engine = patiently(lambda: facts(client), PATIENCE_S)
+            outcome = Supervision(client, engine, Settings((uid, gid))).run(
+                job, log, _HAND_BACK_S, threading.Event()
+            )
+        except (DockerException, EngineError) as error:
+            outcome = Outcome(None, 0.0, error=cause(error))
         said = log.read_text(encoding="utf-8", errors="replace")[-200:] if log.exists() else ""
     if outcome.exit_code == 0 and not outcome.error:
         return ""

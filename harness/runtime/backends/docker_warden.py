@@ -41,7 +41,8 @@ class Warden:
         """Before a container is created.
 
         token : value of its ``TOKEN`` label. paths : writable host paths to hand back to ``owner``
-        (``uid:gid`` as seen inside), none when nothing is to be handed back.
+        (``uid:gid`` as seen inside), none when nothing is to be handed back. Raises ``OSError`` when no
+        warden can be started.
         """
         record = {
             "name": name,
@@ -53,13 +54,19 @@ class Warden:
         }
         with self._lock:
             self._watched[token] = json.dumps({"watch": record})
-            self._send(self._watched[token])
+            try:
+                self._send(self._watched[token])
+            except OSError:
+                del self._watched[token]
+                raise
 
     def release(self, token: str) -> None:
         """After a container was confirmed to be gone."""
         with self._lock:
             self._watched.pop(token, None)
-            self._send(json.dumps({"release": token}))
+            # One that was killed needs no word of it: the next one is told of what is still watched.
+            if self._process is not None and self._pid == os.getpid():
+                _write(self._process, json.dumps({"release": token}))
 
     def close(self) -> None:
         """Let the warden end; it removes what was not released."""

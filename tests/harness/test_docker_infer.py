@@ -1,0 +1,167 @@
+"""``infer.py`` and ``score.py`` with ``backend = "docker"``: real programs, real containers, real
+signals."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import docker
+import numpy as np
+import pytest
+from clips import moving_square
+from harness_lab import DELIVER, Lab, end, eventually, snapshot
+
+from harness.runtime.backends.base import LABEL
+from world.video import write_video
+
+pytest_plugins = ("docker_engine",)
+pytestmark = pytest.mark.docker
+
+DOCKER = 'backend = "docker"'
+
+
+@pytest.fixture
+def docker_lab(lab: Lab, base_image: str, engine: docker.DockerClient) -> Iterator[Lab]:
+    """A laboratory whose agents run in containers of the bare test image."""
+    before = containers(engine)
+    yield lab
+    assert eventually(lambda: containers(engine) <= before), "a container outlived its launcher"
+
+
+def containers(engine: docker.DockerClient) -> set[str]:
+    return {
+        one.name
+        for one in engine.containers.list(all=True, ignore_removed=True, filters={"label": f"{LABEL}.owner"})
+    }
+
+
+def agent(lab: Lab, image: str, script: str, extra: str = "", timeout: int = 100) -> None:
+    keys = f'timeout_sec = {timeout}\ngrace_sec = 0.5\n[agent.image]\ndocker = "{image}"'
+    lab.runtime(lab.shell_agent(script, extra=extra), top=DOCKER, agent=keys)
+    lab.jobs()
+
+
+def log(lab: Lab) -> str:
+    return (lab.place() / "logs/agent.log").read_text(encoding="utf-8")
+
+
+def test_a_run_that_succeeds(docker_lab: Lab, base_image: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LAB_KEY", "sk-lab-0123456789")
+    script = 'pwd; echo "$HOME"; id -u; cat {video} | wc -c; test -w {video} || echo ro; '
+    script += 'test -n "$KEY" && echo key; '
+    extra = 'session_dir = ".notes"\n[agent.tester.env]\nKEY = "${LAB_KEY}"'
+    agent(docker_lab, base_image, script + 'echo n > "$HOME/.notes/n"; ' + DELIVER, extra)
+    done = docker_lab.infer()
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert log(docker_lab).split()[:3] == ["/workspace", "/root", "0"]
+    assert log(docker_lab).split()[4:] == ["ro", "key"]
+    record = docker_lab.record()
+    assert (record["state"], record["backend"], record["engine"][:7]) == ("done", "docker", "sha256:")
+    assert (docker_lab.place() / "session/.notes/n").read_text() == "n\n"
+    assert {path.stat().st_uid for path in docker_lab.runs.rglob("*")} == {os.getuid()}
+    assert docker_lab.leftovers() == []
+    written = [path for path in docker_lab.runs.rglob("*") if path.is_file()]
+    assert not [path for path in written if b"sk-lab-0123456789" in path.read_bytes()]
+    assert "KEY=***" in record["agent_command"]
+
+
+def test_an_agent_that_sleeps_past_its_time(docker_lab: Lab, base_image: str) -> None:
+    agent(docker_lab, base_image, DELIVER + "echo asleep; sleep 1000", timeout=2)
+    assert docker_lab.infer().returncode == 1
+    record = docker_lab.record()
+    assert (record["state"], record["timed_out"], record["agent_exit"]) == ("failed", True, 124)
+    assert (record["gone"], record["interrupted"]) == (True, False)
+    assert record["killed_after_sec"] >= 2
+    # The agent had delivered before it slept: that counts as its delivery, its time-out as its failure.
+    assert record["delivered"]
+    assert log(docker_lab).startswith("asleep\n")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_launcher_that_is_told_to_stop(docker_lab: Lab, base_image: str, number: signal.Signals) -> None:
+    agent(docker_lab, base_image, "echo asleep; sleep 1000")
+    launcher = docker_lab.start()
+    try:
+        assert eventually(lambda: asleep(docker_lab))
+        launcher.send_signal(number)
+        assert launcher.wait(60) == 130
+    finally:
+        end(launcher)
+    record = docker_lab.record()
+    assert (record["state"], record["interrupted"], record["gone"]) == ("interrupted", True, True)
+    assert log(docker_lab).startswith("asleep\n")
+
+
+def test_a_launcher_that_is_killed(docker_lab: Lab, base_image: str, engine: docker.DockerClient) -> None:
+    before = containers(engine)
+    agent(docker_lab, base_image, "echo asleep; test -e /task/again || sleep 1000")
+    launcher = docker_lab.start()
+    try:
+        assert eventually(lambda: asleep(docker_lab))
+        os.killpg(launcher.pid, signal.SIGKILL)
+    finally:
+        end(launcher)
+    assert eventually(lambda: containers(engine) <= before)
+    agent(docker_lab, base_image, DELIVER)
+    assert docker_lab.infer().returncode == 0
+    assert docker_lab.record()["state"] == "done"
+    assert docker_lab.leftovers() == []
+
+
+def asleep(lab: Lab) -> bool:
+    return any("asleep" in path.read_text() for path in lab.runs.rglob("agent.log"))
+
+
+def test_an_agent_out_of_memory_is_the_environments_fault(docker_lab: Lab, base_image: str) -> None:
+    script = "exec python3 -c 'x = bytearray(10**9)'"
+    agent(docker_lab, base_image, script, extra="[agent.limits]\nmemory_mb = 64")
+    assert docker_lab.infer().returncode == 1
+    record = docker_lab.record()
+    assert (record["state"], record["oom_killed"]) == ("environment_error", True)
+
+
+def test_a_missing_image_changes_nothing(docker_lab: Lab) -> None:
+    agent(docker_lab, "4dcb/agent:never-built", "true")
+    before = snapshot(docker_lab.root)
+    done = docker_lab.infer()
+    assert done.returncode == 2
+    assert "docker build -t 4dcb/agent:never-built -f harness/agent/Dockerfile ." in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert snapshot(docker_lab.root) == before
+
+
+def test_a_dead_engine_changes_nothing(docker_lab: Lab, base_image: str) -> None:
+    agent(docker_lab, base_image, "true")
+    before = snapshot(docker_lab.root)
+    done = docker_lab.infer(DOCKER_HOST=f"unix://{docker_lab.root}/none.sock")
+    assert done.returncode == 2
+    assert f"unix://{docker_lab.root}/none.sock" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert snapshot(docker_lab.root) == before
+
+
+@pytest.mark.slow
+def test_our_own_images_reconstruct_and_score(docker_lab: Lab, our_images: tuple[str, str]) -> None:
+    lab, (agent_image, scorer_image) = docker_lab, our_images
+    write_video(lab.cases / "real/clip/reference.mp4", moving_square(24, 96, 128), 24)
+    mask = np.zeros((24, 96, 128), np.uint8)
+    mask[:, 32:44, :] = 1
+    (lab.data / "real/clip/annotation").mkdir(parents=True)
+    np.savez_compressed(lab.data / "real/clip/annotation/dynamic_mask.npz", mask=mask)
+    command = ["{python}", "-m", "harness.baseline", "--video", "{video}", "--workspace", "{workspace}"]
+    tables = f'[agent.tester]\ncommand = {json.dumps(command)}\n[scorer.image]\ndocker = "{scorer_image}"\n'
+    tables += "[scorer.environment]\ncpus = 2\nmemory_mb = 4096\n"
+    lab.runtime(tables, top=DOCKER, agent=f'timeout_sec = 100\n[agent.image]\ndocker = "{agent_image}"')
+    lab.jobs({"case": "real/clip"})
+    done = lab.infer()
+    assert done.returncode == 0, done.stdout + done.stderr
+    scored = lab.score()
+    assert scored.returncode == 0, scored.stdout + scored.stderr
+    run = lab.place(case="real/clip")
+    reward = json.loads((run / "results/reward.json").read_text(encoding="utf-8"))
+    assert 0 < reward["dynamic_iou"] < 1
+    assert {path.stat().st_uid for path in Path(run).rglob("*")} == {os.getuid()}
