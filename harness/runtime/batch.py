@@ -7,7 +7,7 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from rich.console import Console
 from rich.table import Table
@@ -29,8 +29,10 @@ class Speaker:
 
     def __call__(self, text: str) -> None:
         stream = sys.stderr if self.to_stderr else sys.stdout
-        stream.write(f"[RUN] {one_line(text)}\n")
-        stream.flush()
+        # A reader that has left (head, a closed terminal) must not cost a run.
+        with suppress(OSError):
+            stream.write(f"[RUN] {one_line(text)}\n")
+            stream.flush()
 
 
 say = Speaker()
@@ -46,7 +48,12 @@ def stopping_on_signals() -> Iterator[threading.Event]:
             say(f"{signal.Signals(number).name}: ending what runs, please wait")
         stop.set()
 
-    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    # One that is ignored stays ignored: nohup, and background jobs of a shell, ask for that.
+    numbers = [
+        number
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+        if signal.getsignal(number) != signal.SIG_IGN
+    ]
     before = [(number, signal.signal(number, handler)) for number in numbers]
     try:
         yield stop

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -43,9 +43,9 @@ class Bounds:
 class Delivery:
     """What was taken and what was not. Names are relative to the workspace."""
 
-    artifacts: list[str] = field(default_factory=list)
     files: int = 0
     bytes: int = 0
+    artifacts: list[str] = field(default_factory=list)
     entries: int = 0
     links: list[str] = field(default_factory=list)
     skipped: list[dict[str, str]] = field(default_factory=list)
@@ -81,8 +81,8 @@ class _Stop(Exception):
 
 def collect(workspace: Path, target: Path, bounds: Bounds = Bounds()) -> Delivery:
     """Move the delivery from ``workspace`` into ``target`` (made). Never raises for what an agent left."""
-    delivery = Delivery()
     target.mkdir(parents=True, exist_ok=True)
+    delivery = Delivery(*_taken_before(target))
     # The solution first: it is small, and whatever bound the world reaches must not cost it.
     for name in (SOLUTION, WORLD):
         path = workspace / name
@@ -97,7 +97,7 @@ def collect(workspace: Path, target: Path, bounds: Bounds = Bounds()) -> Deliver
             if mode & 0o700 != 0o700:
                 path.chmod(0o700)
             with _directory(path) as source:
-                (target / name).mkdir()
+                (target / name).mkdir(exist_ok=True)
                 delivery.artifacts.append(name)
                 with _directory(target / name) as sink:
                     _collect(source, sink, name, 1, delivery, bounds)
@@ -107,6 +107,12 @@ def collect(workspace: Path, target: Path, bounds: Bounds = Bounds()) -> Deliver
             delivery.note(name, str(error.strerror))
     delivery.artifacts.sort()
     return delivery
+
+
+def _taken_before(target: Path) -> tuple[int, int]:
+    """Files and bytes that an earlier collection, killed half-way, has taken already."""
+    taken = [path.lstat() for path in target.rglob("*") if not path.is_dir()]
+    return len(taken), sum(status.st_size for status in taken)
 
 
 def is_delivered(workspace: Path) -> bool:
@@ -148,7 +154,8 @@ def _collect(source: int, sink: int, place: str, depth: int, delivery: Delivery,
         try:
             if mode & 0o700 != 0o700:
                 os.chmod(name, 0o700, dir_fd=source)
-            os.mkdir(name, 0o755, dir_fd=sink)
+            with suppress(FileExistsError):
+                os.mkdir(name, 0o755, dir_fd=sink)
             with _directory(name, source) as below, _directory(name, sink) as below_sink:
                 _collect(below, below_sink, shown, depth + 1, delivery, bounds)
         except OSError as error:
@@ -182,6 +189,10 @@ def _take_file(
     if delivery.bytes + status.st_size > bounds.max_total_bytes:
         delivery.note(shown, f"the delivery would exceed {bounds.max_total_bytes} bytes")
         return
+    with suppress(FileNotFoundError):  # half a copy, of a collection that was killed
+        half = os.stat(name, dir_fd=sink, follow_symlinks=False)
+        delivery.files, delivery.bytes = delivery.files - 1, delivery.bytes - half.st_size
+        os.unlink(name, dir_fd=sink)
     try:
         _move(source, sink, name, status)
     except OSError as error:
@@ -192,27 +203,25 @@ def _take_file(
 
 
 def _move(source: int, sink: int, name: str, status: os.stat_result) -> None:
-    """Rename a file over, or copy it where that cannot be done (other file system, other owner, further hard
-    links).
-    """
+    """Rename a file over; copy it where that cannot be done (other file system or owner, hard links)."""
     if status.st_nlink == 1:
-        try:
+        with suppress(OSError):
             os.rename(name, name, src_dir_fd=source, dst_dir_fd=sink)
-        except OSError:
-            _copy(source, sink, name, status)
-        else:
-            _settle(sink, name)
-    else:
-        _copy(source, sink, name, status)
+            _settle(source, sink, name)
+            return
+    _copy(source, sink, name, status)
+    with suppress(OSError):
+        os.unlink(name, dir_fd=source)
 
 
-def _settle(sink: int, name: str) -> None:
+def _settle(source: int, sink: int, name: str) -> None:
     """Give a moved file a plain mode that its reader can rely on; no set-id bits."""
     moved = os.stat(name, dir_fd=sink, follow_symlinks=False)
     if not stat.S_ISREG(moved.st_mode):
-        os.unlink(name, dir_fd=sink)
+        os.rename(name, name, src_dir_fd=sink, dst_dir_fd=source)
         raise OSError(0, "it changed while it was collected")
-    os.chmod(name, 0o755 if moved.st_mode & 0o111 else 0o644, dir_fd=sink)
+    with suppress(PermissionError):  # somebody else's file that we could move all the same
+        os.chmod(name, 0o755 if moved.st_mode & 0o111 else 0o644, dir_fd=sink)
 
 
 def _copy(source: int, sink: int, name: str, status: os.stat_result) -> None:

@@ -65,6 +65,7 @@ def execute(plan: Plan, backend: Backend, stop: threading.Event, say: Say, *, re
         with locked(plan.place) as mine:
             if not mine:
                 return Result(plan.key, BUSY, "another launcher is at it")
+            resume_collecting(plan, say)
             for note in recover(plan.place):
                 say(f"{plan.key.label}: {note}")
             record = read_record(plan.place.final)
@@ -88,15 +89,32 @@ def _attempt(plan: Plan, backend: Backend, stop: threading.Event, say: Say) -> R
     say(f"infer {plan.key.label} ({staging})")
     outcome = _run(plan.setting, backend, staging, run_id, stop)
     record.enter(COLLECTING, **outcome_fields(outcome))
-    warnings = list(outcome.warnings)
     if outcome.gone:
-        warnings += _collect(plan.setting, staging, record)
-    state = classify(outcome, record.fields.get("delivered", False))
-    record.enter(state, warnings=warnings, ended_at=now())
+        _collect(plan.setting, staging, record)
+    record.enter(classify(record.fields), ended_at=now())
     left = publish(plan.place, staging, remove=outcome.gone)
-    for warning in [*warnings, *left]:
+    for warning in [*record.fields["warnings"], *left]:
         say(f"{plan.key.label}: warning: {one_line(warning)}")
-    return Result(plan.key, state, one_line(_reason(outcome, record.fields)), record=dict(record.fields))
+    return Result(
+        plan.key, record.fields["state"], one_line(reason(record.fields)), record=dict(record.fields)
+    )
+
+
+def resume_collecting(plan: Plan, say: Say) -> None:
+    """Finish what a launcher had begun that was killed after its agent had ended; the caller holds the
+    lock.
+
+    The hours of the agent are not to be spent twice. Whatever goes wrong leaves the staging directory to
+    ``recover``.
+    """
+    for staging in plan.place.stagings():
+        fields = read_record(staging / "run")
+        if state_of(fields) != COLLECTING or fields is None or not fields.get("gone"):
+            continue
+        record = RunRecord.load(staging / "run")
+        _collect(plan.setting, staging, record)
+        record.enter(classify(record.fields), ended_at=now())
+        say(f"{plan.key.label}: collected what a killed launcher had left")
 
 
 def first_fields(plan: Plan, backend: Backend, staging: Path, run_id: str) -> dict[str, Any]:
@@ -147,10 +165,11 @@ def outcome_fields(outcome: Outcome) -> dict[str, Any]:
             for name in ("timed_out", "interrupted", "oom_killed", "killed_after_sec", "gone")
         },
         "error": outcome.error or None,
+        "warnings": list(outcome.warnings),
     }
 
 
-def _collect(setting: Setting, staging: Path, record: RunRecord) -> list[str]:
+def _collect(setting: Setting, staging: Path, record: RunRecord) -> None:
     """Take the delivery and clean session and logs. Returns warnings; the delivery itself is never lost to
     one.
     """
@@ -168,37 +187,30 @@ def _collect(setting: Setting, staging: Path, record: RunRecord) -> list[str]:
             warnings.append(f"secret values were masked in {len(scrubbed)} file(s)")
     except OSError as error:
         warnings.append(f"session and logs were not cleaned: {error}")
-    return warnings
+    record.fields["warnings"] = [*record.fields.get("warnings", []), *warnings]
 
 
-def classify(outcome: Outcome, delivered: bool) -> str:
-    """The final state. Whatever the engine or the machine did wrong is never counted as the agent's
-    failure.
-    """
-    if outcome.interrupted:
+def classify(fields: Mapping[str, Any]) -> str:
+    """The final state of a record. What the engine or the machine did wrong is never the agent's failure."""
+    if fields["interrupted"]:
         return INTERRUPTED
-    if (
-        outcome.error
-        or outcome.oom_killed
-        or not outcome.gone
-        or (outcome.exit_code is None and not outcome.timed_out)
-    ):
+    if fields["error"] or fields["oom_killed"] or not fields["gone"] or fields["agent_exit"] is None:
         return ENVIRONMENT_ERROR
-    return DONE if outcome.exit_code == 0 and delivered and not outcome.timed_out else FAILED
+    return DONE if fields["agent_exit"] == 0 and fields["delivered"] else FAILED
 
 
-def _reason(outcome: Outcome, fields: Mapping[str, Any]) -> str:
+def reason(fields: Mapping[str, Any]) -> str:
     """One clause for the summary."""
-    if outcome.error:
-        return outcome.error
-    if not outcome.gone:
+    if fields["error"]:
+        return str(fields["error"])
+    if not fields["gone"]:
         return "processes of the agent would not end"
-    if outcome.oom_killed:
+    if fields["oom_killed"]:
         return "out of memory"
-    if outcome.interrupted:
+    if fields["interrupted"]:
         return "stopped by the operator"
-    if outcome.timed_out:
+    if fields["timed_out"]:
         return f"timed out after {fields['timeout_sec']} s"
-    if outcome.exit_code != 0:
-        return f"the agent ended with status {outcome.exit_code}"
+    if fields["agent_exit"] != 0:
+        return f"the agent ended with status {fields['agent_exit']}"
     return "" if fields["delivered"] else "no world/ and solution/build.sh delivered"

@@ -32,6 +32,16 @@ class RunRecord:
         self.path = directory / RUN_RECORD
         self.fields: dict[str, Any] = {**fields, "history": []}
 
+    @classmethod
+    def load(cls, directory: Path) -> RunRecord:
+        """The record that another launcher left in ``directory``, to be continued. Raises ``ValueError``."""
+        fields = read_record(directory)
+        if fields is None:
+            raise ValueError(f"{directory} holds no readable record")
+        record = cls(directory, fields)
+        record.fields["history"] = list(fields.get("history", []))
+        return record
+
     def enter(self, state: str, **fields: Any) -> None:
         """Go to ``state``, with further fields, and save."""
         self.fields |= fields

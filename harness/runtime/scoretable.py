@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from contract.metrics import METRICS
+from contract.metrics import METRICS, Metric
 from contract.names import RESULTS, REWARD
 from contract.record import read_json
 from contract.states import ERROR, EXCLUDED, NOT_APPLICABLE, UNCOMPUTABLE
@@ -22,6 +22,7 @@ _SHORT = {
     ERROR: ("error", "red"),
 }
 _MOST_COLUMNS = 8
+_FEW = 3
 
 
 def read_reward(directory: Path) -> Mapping[str, Any] | None:
@@ -34,25 +35,43 @@ def read_reward(directory: Path) -> Mapping[str, Any] | None:
 
 
 def score_tables(rewards: Sequence[tuple[str, Mapping[str, Any] | None]]) -> list[Table]:
-    """One row per entry and one column per metric that any of them has; wide tables are split."""
+    """Every metric that any entry has: one row per metric for few entries, one row per entry for many."""
     metrics = [
         metric
         for metric in METRICS
         if any(reward and reward.get(metric.key) not in (None, NOT_APPLICABLE) for _, reward in rewards)
     ]
+    if not metrics:
+        return []
+    if len(rewards) <= _FEW:
+        return [_by_metric(rewards, metrics)]
     tables = []
     for start in range(0, len(metrics), _MOST_COLUMNS):
         shown = metrics[start : start + _MOST_COLUMNS]
         table = Table(title="scores" if start == 0 else "scores, continued", title_justify="left")
         table.add_column("world", overflow="fold")
         for metric in shown:
-            arrow = "↑" if metric.higher_is_better else "↓"
-            table.add_column(f"{metric.label} {arrow}", justify="right")
+            table.add_column(_heading(metric), justify="right")
         for name, reward in rewards:
             cells = [_cell(None if reward is None else reward.get(metric.key)) for metric in shown]
             table.add_row(Text(name), *cells)
         tables.append(table)
     return tables
+
+
+def _by_metric(rewards: Sequence[tuple[str, Mapping[str, Any] | None]], metrics: Sequence[Metric]) -> Table:
+    table = Table(title="scores", title_justify="left")
+    table.add_column("metric", no_wrap=True)
+    for name, _ in rewards:
+        table.add_column(Text(name), justify="right", overflow="fold")
+    for metric in metrics:
+        cells = [_cell(None if reward is None else reward.get(metric.key)) for _, reward in rewards]
+        table.add_row(_heading(metric), *cells)
+    return table
+
+
+def _heading(metric: Metric) -> str:
+    return f"{metric.label} {'↑' if metric.higher_is_better else '↓'}"
 
 
 def _cell(value: object) -> Text:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import socket
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from contract.record import dumps
+from harness.runtime import delivery as delivery_module
 from harness.runtime.delivery import Bounds, Delivery, collect, drop_special_files, is_delivered
 
 
@@ -244,3 +246,34 @@ def test_any_set_of_names_arrives(
     expected = files(workspace)
     _, got = gather(workspace)
     assert got == expected
+
+
+@pytest.mark.parametrize("steps", range(0, 9, 2))
+def test_a_collection_that_was_killed_is_continued(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch, steps: int
+) -> None:
+    """Killed after some files: the second collection ends with all of them, counted once."""
+    for number in range(2, 6):
+        (workspace / "world" / "meshes" / f"{number}.npz").write_bytes(b"12345")
+    os.link(workspace / "world" / "meshes" / "5.npz", workspace / "second-name")  # copied, not moved
+    expected = {k: v for k, v in files(workspace).items() if k != "second-name"}
+
+    class Killed(BaseException):
+        pass
+
+    left = iter(range(steps))
+    real = delivery_module._move
+
+    def move(*arguments: object) -> None:
+        if next(left, None) is None:
+            raise Killed
+        real(*arguments)  # type: ignore[arg-type]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(delivery_module, "_move", move)
+        with suppress(Killed):
+            collect(workspace, workspace.parent / "collected")
+    delivery, got = gather(workspace)
+    assert got == expected
+    assert (delivery.files, delivery.bytes) == (len(expected), sum(map(len, expected.values())))
+    assert delivery.artifacts == ["solution", "world"]

@@ -522,6 +522,59 @@ def test_killing_the_launcher_at_any_moment_loses_and_repeats_nothing(lab: Lab) 
     assert lab.processes() == []
 
 
+def test_a_launcher_killed_while_collecting_does_not_cost_the_agents_work(lab: Lab) -> None:
+    count = lab.root / "count"
+    deliver(lab, f"echo x >> {count}; seq 1 3000 | (cd {{world}} && xargs touch)")
+    lab.jobs()
+    process = lab.start()
+    try:
+        records = ".1.staging-*/run/run.json"
+        assert eventually(
+            lambda: any('"collecting"' in path.read_text() for path in lab.place().parent.glob(records))
+        )
+        process.kill()
+    finally:
+        end(process)
+    done = lab.infer()
+    assert done.returncode == 0, done.stdout
+    assert lab.record()["state"] == "done"
+    assert lab.record()["delivery"]["files"] == 3002
+    assert count.read_text(encoding="utf-8") == "x\n"
+    assert lab.leftovers() == []
+
+
+def test_a_reader_that_leaves_does_not_cost_a_run(lab: Lab) -> None:
+    deliver(lab, "sleep 0.3")
+    lab.jobs({}, {"case": "clip"})
+    process = lab.start()
+    assert process.stdout is not None
+    process.stdout.close()
+    process.wait(60)
+    assert lab.record()["state"] == "done"
+    assert lab.record(case="real/clip", system="tester-m-none")["state"] == "done"
+
+
+def test_an_ignored_hangup_stays_ignored(lab: Lab) -> None:
+    started = lab.root / "started"
+    deliver(lab, f"touch {started}; sleep 0.5")
+    lab.jobs()
+    process = subprocess.Popen(
+        ["nohup", *lab.command()],
+        env=lab.environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    try:
+        assert eventually(started.exists)
+        process.send_signal(signal.SIGHUP)
+        output, _ = process.communicate(timeout=60)
+    finally:
+        end(process)
+    assert process.returncode == 0, output
+    assert lab.record()["state"] == "done"
+
+
 def test_orphans_are_listed_and_only_dead_owners_ones_removed(lab: Lab) -> None:
     started = lab.root / "started"
     lab.runtime(lab.shell_agent(f"touch {started}; sleep 1000"))

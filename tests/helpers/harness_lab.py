@@ -35,6 +35,7 @@ class Lab:
     def __init__(self, root: Path, cases: tuple[str, ...] = ("synthetic/B_01", "real/clip")) -> None:
         self.root = root
         self.cases, self.data, self.runs, self.auth = (root / n for n in ("cases", "data", "runs", ".auth"))
+        self.image = ""
         self.runtime_path, self.jobs_path = root / "runtime.toml", root / "jobs.toml"
         for case in cases:
             (self.cases / case).mkdir(parents=True)
