@@ -4,6 +4,7 @@
 depth_error);
 * ``not_applicable``, ``excluded`` and ``uncomputable`` are left out and counted;
 * a missing reading (the run was never scored, or not on this metric) is left out and counted as ``missing``;
+* the geometry quality metrics describe well-formed worlds: a world that its gate refused is left out of them;
 * trials of one case are averaged first, then cases;
 * a family is the mean of its main metrics' means, Overall the mean of the five main families. ``depth_error``
   enters a family on the unit scale, as 1 − error/2. How it enters the published Overall is not published:
@@ -16,7 +17,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from contract.metrics import BY_KEY, MAIN_FAMILIES, METRICS, Metric
+from contract.metrics import BY_KEY, MAIN_FAMILIES, METRICS, QUALITY, Metric
 from contract.states import ERROR, STATES
 
 NUMBER, MISSING = "number", "missing"
@@ -66,30 +67,41 @@ def counted(metric: Metric, value: object) -> float | None:
     return float(value)
 
 
-def metric_mean(metric: Metric, readings: Iterable[tuple[str, object]]) -> MetricMean:
-    """Mean over cases of the mean over trials, from ``(case, reading)`` pairs; None stands for a missing
-    reading.
-    """
+@dataclass(frozen=True)
+class Scored:
+    """One scored run: its case, its ``reward.json``, and whether both gates were open."""
+
+    case: str
+    reward: Mapping[str, object]
+    gates_open: bool = True
+
+    def number(self, metric: Metric) -> float | None:
+        """What the run contributes to a metric's mean; None when it is left out."""
+        value = self.reward.get(metric.key)
+        if value == ERROR and metric.family == QUALITY and not self.gates_open:
+            return None
+        return counted(metric, value)
+
+
+def metric_mean(metric: Metric, runs: Iterable[Scored]) -> MetricMean:
+    """Mean over cases of the mean over trials; a reading that is absent is counted as missing."""
     trials: dict[str, list[float]] = {}
     states: Counter[str] = Counter()
-    for case, value in readings:
-        number = counted(metric, value)
+    for run in runs:
+        value, number = run.reward.get(metric.key), run.number(metric)
         states[MISSING if value is None else value if isinstance(value, str) else NUMBER] += 1
         if number is not None:
-            trials.setdefault(case, []).append(number)
+            trials.setdefault(run.case, []).append(number)
     means = [sum(values) / len(values) for _, values in sorted(trials.items())]
     return MetricMean(metric.key, sum(means) / len(means) if means else None, len(means), dict(states))
 
 
-def summarise(rewards: Iterable[tuple[str, Mapping[str, object]]]) -> Summary:
-    """Summarise ``(case, reward.json)`` pairs of one system. Raises ``ValueError`` when there are none."""
-    rows = list(rewards)
+def summarise(runs: Iterable[Scored]) -> Summary:
+    """Summarise the scored runs of one system. Raises ``ValueError`` when there are none."""
+    rows = list(runs)
     if not rows:
         raise ValueError("nothing to summarise: the selection holds no run")
-    metrics = {
-        metric.key: metric_mean(metric, ((case, reward.get(metric.key)) for case, reward in rows))
-        for metric in METRICS
-    }
+    metrics = {metric.key: metric_mean(metric, rows) for metric in METRICS}
     families: dict[str, float | None] = {}
     for family in MAIN_FAMILIES:
         units = [

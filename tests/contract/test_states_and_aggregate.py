@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contract import aggregate, states
+from contract.aggregate import Scored
 from contract.metrics import BY_KEY, METRICS
 
 TRANSPARENT_CASE = "real/internet_22_viscous_honey_dripping"
@@ -53,7 +54,7 @@ def full(value: object) -> dict[str, object]:
 
 
 def test_errors_count_as_the_worst_value() -> None:
-    summary = aggregate.summarise([("real/a", full(1.0)), ("real/b", full("error"))])
+    summary = aggregate.summarise([Scored("real/a", full(1.0)), Scored("real/b", full("error"))])
     assert summary.metrics["dynamic_iou"].value == 0.5
     assert summary.metrics["depth_error"].value == 1.5
     assert summary.metrics["dynamic_iou"].states == {"number": 1, "error": 1}
@@ -61,19 +62,27 @@ def test_errors_count_as_the_worst_value() -> None:
 
 @pytest.mark.parametrize("state", ["not_applicable", "excluded", "uncomputable", None])
 def test_states_that_are_left_out_are_counted(state: str | None) -> None:
-    summary = aggregate.summarise([("real/a", full(0.25)), ("real/b", full(state))])
+    summary = aggregate.summarise([Scored("real/a", full(0.25)), Scored("real/b", full(state))])
     mean = summary.metrics["scene_3d"]
     assert (mean.value, mean.cases) == (0.25, 1)
     assert mean.states == {"number": 1, state or "missing": 1}
 
 
 def test_trials_are_averaged_first() -> None:
-    rows = [
-        ("real/a", {"dynamic_iou": 0.0}),
-        ("real/a", {"dynamic_iou": 1.0}),
-        ("real/b", {"dynamic_iou": 1.0}),
-    ]
-    assert aggregate.summarise(rows).metrics["dynamic_iou"].value == 0.75
+    readings = [("real/a", 0.0), ("real/a", 1.0), ("real/b", 1.0)]
+    runs = [Scored(case, {"dynamic_iou": value}) for case, value in readings]
+    assert aggregate.summarise(runs).metrics["dynamic_iou"].value == 0.75
+
+
+def test_geometry_quality_leaves_refused_worlds_out() -> None:
+    runs = [Scored("real/a", full(0.5)), Scored("real/b", full("error"), gates_open=False)]
+    summary = aggregate.summarise(runs)
+    assert summary.metrics["mesh_watertight"].value == 0.5
+    assert summary.metrics["mesh_watertight"].states == {"number": 1, "error": 1}
+    assert summary.metrics["dynamic_iou"].value == 0.25
+    # A metric that failed on a well-formed world counts as the worst value there too.
+    failed = aggregate.summarise([runs[0], Scored("real/b", full("error"))])
+    assert failed.metrics["mesh_watertight"].value == 0.25
 
 
 def test_overall_is_the_mean_of_the_families() -> None:
@@ -81,7 +90,7 @@ def test_overall_is_the_mean_of_the_families() -> None:
     reward.update(
         semantic_dinov3=1.0, dynamic_iou=0.5, flow_distribution=0.5, track2d_dtw=0.5, depth_error=0.5
     )
-    summary = aggregate.summarise([("real/a", reward)])
+    summary = aggregate.summarise([Scored("real/a", reward)])
     assert summary.families["2.5D Geometry"] == 0.75
     assert summary.overall == pytest.approx((1.0 + 0.5 + 0.75 + 0.0 + 0.0) / 5)
     assert len(summary.overall_families) == 5
@@ -90,7 +99,9 @@ def test_overall_is_the_mean_of_the_families() -> None:
 def test_additional_metrics_do_not_enter_overall() -> None:
     low, high = full(0.5), full(0.5)
     high.update(occupancy_dtw=1.0, mesh_watertight=1.0, semantic_tips=1.0)
-    assert aggregate.summarise([("a/a", low)]).overall == aggregate.summarise([("a/a", high)]).overall
+    assert aggregate.summarise([Scored("a/a", low)]).overall == pytest.approx(
+        aggregate.summarise([Scored("a/a", high)]).overall
+    )
 
 
 def test_an_empty_selection_is_an_error() -> None:
@@ -107,10 +118,13 @@ def test_unknown_readings_are_refused(value: object) -> None:
 @given(st.lists(st.one_of(st.floats(0, 1), st.sampled_from([*states.STATES, None])), min_size=1, max_size=20))
 def test_mean_never_rises_when_a_number_fails(values: list[float | str | None]) -> None:
     metric = BY_KEY["dynamic_iou"]
-    rows = [(f"real/{index}", value) for index, value in enumerate(values)]
-    before = aggregate.metric_mean(metric, rows).value
-    failed = [(case, "error" if isinstance(value, float) else value) for case, value in rows]
-    after = aggregate.metric_mean(metric, failed).value
+    failed = ["error" if isinstance(value, float) else value for value in values]
+    before, after = (
+        aggregate.metric_mean(
+            metric, [Scored(f"real/{index}", {metric.key: value}) for index, value in enumerate(readings)]
+        ).value
+        for readings in (values, failed)
+    )
     assert (before is None) == (after is None)
     if before is not None and after is not None:
         assert after <= before

@@ -1,0 +1,177 @@
+"""The report: means, intervals, and nothing dropped in silence."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from contract.aggregate import Scored, summarise
+from contract.errors import UserError
+from contract.metrics import METRICS
+from contract.record import write_json
+from scorer.bootstrap import intervals
+from scorer.report import main
+from scorer.report_runs import find_runs, missing_runs
+
+
+def add(
+    root: Path,
+    run: str,
+    reward: object | None,
+    *,
+    state: str = "done",
+    status: str = "ok",
+    protocol: str = "4dcb-1",
+) -> None:
+    path = root / run
+    (path / "results").mkdir(parents=True)
+    write_json(path / "run.json", {"state": state})
+    if reward is not None:
+        write_json(path / "results/reward.json", reward)
+        write_json(path / "results/reward.detail.json", {"status": status, "scorer": {"protocol": protocol}})
+
+
+def reward(value: object) -> dict[str, object]:
+    return {metric.key: value for metric in METRICS}
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    add(tmp_path, "real/a/good/1", reward(0.8))
+    add(tmp_path, "real/a/good/2", reward(0.6))
+    add(tmp_path, "real/b/good/1", reward(0.9))
+    add(tmp_path, "synthetic/c/good/1", reward("error"), status="gate_failure")
+    add(tmp_path, "real/a/poor/1", reward(0.1))
+    add(tmp_path, "real/b/poor/1", None)
+    add(tmp_path, "real/b/poor/2", None, state="interrupted")
+    (tmp_path / "real/a/good/.1.staging-x").mkdir()
+    (tmp_path / "manifests/x").mkdir(parents=True)
+    return tmp_path
+
+
+def report(tree: Path, capsys: pytest.CaptureFixture[str], *options: str) -> str:
+    main(["--runs", str(tree), *options])
+    return capsys.readouterr().out
+
+
+def test_finds_runs_and_what_is_missing(tree: Path) -> None:
+    runs = find_runs(tree)
+    assert [run.name for run in runs] == [
+        "real/a/good/1", "real/a/good/2", "real/a/poor/1", "real/b/good/1", "real/b/poor/1", "real/b/poor/2",
+        "synthetic/c/good/1",
+    ]  # fmt: skip
+    assert missing_runs(runs) == {
+        "real/b/poor/1": "not scored yet",
+        "real/b/poor/2": "no result of the agent (state interrupted)",
+        "synthetic/c/poor": "never run",
+    }
+
+
+def test_numbers(tree: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = json.loads(report(tree, capsys, "--format", "json"))
+    good, poor = found["groups"]
+    rows = {row["name"]: row for row in good["rows"]}
+    assert (good["name"], good["runs"], good["cases"]) == ("good", 4, 3)
+    # Trials first: case a is 0.7; the refused world counts as 0, but is no part of geometry quality.
+    assert rows["dynamic_iou"]["mean"] == pytest.approx((0.7 + 0.9 + 0.0) / 3)
+    assert rows["mesh_watertight"]["mean"] == pytest.approx((0.7 + 0.9) / 2)
+    assert rows["dynamic_iou"]["states"] == {"number": 3, "error": 1}
+    assert rows["depth_error"]["mean"] == pytest.approx((0.7 + 0.9 + 2.0) / 3)
+    assert rows["Overall"]["low"] <= rows["Overall"]["mean"] <= rows["Overall"]["high"]
+    assert len(found["missing"]) == 3
+    assert "Overall = mean of the five families" in found["rule"]
+    assert {row["name"]: row for row in poor["rows"]}["Overall"]["low"] == pytest.approx(
+        {row["name"]: row for row in poor["rows"]}["Overall"]["high"]
+    )
+
+
+@pytest.mark.parametrize("by", ["system", "case", "kind"])
+def test_every_format_names_every_group(tree: Path, capsys: pytest.CaptureFixture[str], by: str) -> None:
+    names = [
+        group["name"] for group in json.loads(report(tree, capsys, "--by", by, "--format", "json"))["groups"]
+    ]
+    assert len(names) == {"system": 2, "case": 4, "kind": 3}[by]
+    for style in ("table", "csv", "markdown", "latex"):
+        text = report(tree, capsys, "--by", by, "--format", style)
+        assert all(name in text for name in names)
+        if style != "csv":
+            assert "Missing (3)" in text
+
+
+def test_csv_is_tidy(tree: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = list(csv.DictReader(io.StringIO(report(tree, capsys, "--format", "csv"))))
+    assert len(lines) == 2 * (1 + 5 + len(METRICS))
+    assert {line["error"] for line in lines if line["group"] == "good" and line["cases"]} == {"1"}
+
+
+def test_status_tells_that_runs_are_missing(tree: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--runs", str(tree)]) == 1
+    assert main(["--runs", str(tree), "--system", "good"]) == 0
+
+
+def test_different_protocols_are_named(tree: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    add(tree, "real/z/good/1", reward(0.5), protocol="4dcb-2")
+    assert "different protocols: 4dcb-1, 4dcb-2" in report(tree, capsys)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [(["--system", "none"], "selection is empty"), (["--case", "real/none"], "selection is empty")],
+)
+def test_an_empty_selection_is_an_error(tree: Path, options: list[str], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        main(["--runs", str(tree), *options])
+
+
+def test_no_runs_at_all(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="no such directory"):
+        main(["--runs", str(tmp_path / "none")])
+    with pytest.raises(UserError, match="holds no run"):
+        main(["--runs", str(tmp_path)])
+    add(tmp_path, "real/a/x/1", None)
+    with pytest.raises(UserError, match="no run here is scored"):
+        main(["--runs", str(tmp_path)])
+
+
+def test_unreadable_rewards_are_listed(tree: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name, text in (("d", "{"), ("e", "[]"), ("f", '{"dynamic_iou": NaN}')):
+        add(tree, f"real/{name}/good/1", {})
+        (tree / f"real/{name}/good/1/results/reward.json").write_text(text)
+    with pytest.raises(UserError, match="dynamic_iou"):
+        main(["--runs", str(tree)])
+    (tree / "real/f/good/1/results/reward.json").write_text("{}")
+    missing = json.loads(report(tree, capsys, "--format", "json"))["missing"]
+    assert "cannot be read" in missing["real/d/good/1"]
+    assert "no object" in missing["real/e/good/1"]
+
+
+def test_intervals_against_a_plain_bootstrap() -> None:
+    rng = np.random.default_rng(3)
+    values = rng.random(12)
+    runs = [Scored(f"synthetic/{index:02}", {"scene_3d": float(value)}) for index, value in enumerate(values)]
+    found = intervals(runs)["scene_3d"]
+    means = [values[np.random.default_rng([9, k]).integers(0, 12, 12)].mean() for k in range(20_000)]
+    low, high = np.percentile(means, [2.5, 97.5])
+    assert found.low == pytest.approx(low, abs=0.02)
+    assert found.high == pytest.approx(high, abs=0.02)
+    assert intervals(runs) == intervals(list(reversed(runs)))
+
+
+def test_intervals_contain_the_summary() -> None:
+    rng = np.random.default_rng(4)
+    runs = [
+        Scored(f"{kind}/{index}", {metric.key: float(rng.random()) for metric in METRICS})
+        for kind in ("real", "synthetic")
+        for index in range(8)
+    ]
+    summary, bounds = summarise(runs), intervals(runs)
+    for key, mean in summary.metrics.items():
+        assert mean.value is not None
+        assert bounds[key].low <= mean.value <= bounds[key].high
+    assert summary.overall is not None
+    assert bounds["Overall"].low <= summary.overall <= bounds["Overall"].high
