@@ -6,7 +6,7 @@ import json
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
@@ -19,6 +19,7 @@ from harness.runtime.backends.docker import DockerBackend
 from harness.runtime.backends.docker_owner import own_labels
 from harness.runtime.backends.docker_spec import Engine
 from harness.runtime.backends.docker_supervision import Supervision
+from harness.runtime.backends.docker_warden import Warden
 from harness.runtime.backends.docker_watch import Settings
 
 if TYPE_CHECKING:
@@ -418,6 +419,18 @@ def test_an_end_that_nobody_saw_is_not_the_agents(proxy: Proxy, make_job: MakeJo
     assert "could not be reached when the container ended" in outcome.error
 
 
+@pytest.fixture
+def own_warden(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A warden that does not go on trying after the test, as it should, to reach an engine that is lost."""
+    warden = Warden()
+    monkeypatch.setattr("harness.runtime.backends.docker._WARDEN", warden)
+    yield
+    assert warden._process is not None
+    warden._process.kill()
+    warden._process.wait()
+
+
+@pytest.mark.usefixtures("own_warden")
 def test_an_engine_that_is_lost_gives_no_result(
     proxy: Proxy, make_job: MakeJob, log: Path, engine: docker.DockerClient
 ) -> None:
