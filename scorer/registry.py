@@ -9,5 +9,6 @@ Registry = Mapping[str, str]
 
 BUILT: Registry = {
     "dynamic_iou": "scorer.metrics.dynamic_iou",
+    "scene_3d": "scorer.metrics.scene_3d",
     "mesh": "scorer.metrics.mesh",
 }

@@ -7,8 +7,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from world.reader import World
+
+if TYPE_CHECKING:
+    from scorer.geometry.registration import Registration
 
 
 @dataclass(frozen=True)
@@ -37,3 +41,15 @@ class Scene:
     @cached_property
     def reference(self) -> World | None:
         return None if self.reference_path is None else World(self.reference_path)
+
+    @cached_property
+    def registration(self) -> Registration:
+        """The submission placed in the reference's frame. Raises ``ValueError`` when it cannot be, or when
+        the case has no reference world.
+        """
+        # scipy and numba are loaded by the metrics that need them, not by everything that names a scene.
+        from scorer.geometry.registration import register
+
+        if self.reference is None:
+            raise ValueError(f"{self.case} has no reference world to register with")
+        return register(self.reference, self.submission)
