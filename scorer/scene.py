@@ -13,6 +13,7 @@ from world.reader import World
 
 if TYPE_CHECKING:
     from scorer.geometry.registration import Registration
+    from scorer.geometry.sampling import Paths, Sampling
 
 
 @dataclass(frozen=True)
@@ -53,3 +54,23 @@ class Scene:
         if self.reference is None:
             raise ValueError(f"{self.case} has no reference world to register with")
         return register(self.reference, self.submission)
+
+    @cached_property
+    def sampling(self) -> Sampling:
+        """Both worlds' materials in the reference's frame, and the voxel edge. Raises as ``registration``."""
+        from scorer.geometry.sampling import prepare_sampling
+
+        registration = self.registration
+        assert self.reference is not None
+        return prepare_sampling(self.reference, self.submission, registration)
+
+    @cached_property
+    def paths(self) -> Paths | None:
+        """The paths of material to compare, as many of each side, 8192 at most (none of a submission without
+        any); None when the reference has none. Raises as ``registration``.
+        """
+        from scorer.geometry.sampling import drawn_paths
+
+        sampling = self.sampling
+        assert self.reference is not None
+        return drawn_paths(sampling, self.registration, self.reference)
