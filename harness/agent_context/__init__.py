@@ -1,0 +1,1 @@
+"""What an agent is told: three documents, the first of which is a template."""
