@@ -59,6 +59,7 @@ class _Scoring:
     known: Known
     console: Console
     results: Results
+    failed_steps: dict[str, CallFailed] = field(default_factory=dict)
 
     def run(self) -> bool:
         digests = self.digests()
@@ -207,29 +208,64 @@ class _Scoring:
 
     def score_type(self, name: str, stamp: Stamp) -> bool:
         started = time.monotonic()
+        step = ""
+        found: dict[str, Any] = {}
         try:
+            for step in self.steps(name):
+                found |= self.prepared(step)
+            step = ""
             measured = self.slot.call(
                 "measure", name, self.registry[name], self.entry.results,
                 seconds=self.options.deadlines.seconds(name),
                 scene=self.entry, opening=self.seconds("geometry"),
             )  # fmt: skip
         except CallFailed as error:
-            self.type_failed(name, error, stamp, _spent(started))
+            self.type_failed(name, step, error, stamp, _spent(started))
             return False
-        self.results.write_measured(name, measured, stamp, seconds=_spent(started))
+        self.results.write_measured(name, measured, stamp, self.steps(name), found, seconds=_spent(started))
         self.console.line(f"{self.entry.name}: {name}: done")
         return True
 
-    def type_failed(self, name: str, error: CallFailed, stamp: Stamp, seconds: float) -> None:
+    def steps(self, name: str) -> list[str]:
+        """Preparation steps of a type on this case, after opening the submission."""
+        kind = TYPE_BY_NAME[name]
+        if self.entry.reference is None:
+            return []
+        wanted = (*kind.preparation, *kind.with_reference)
+        return [step for step in wanted if step != "geometry"]
+
+    def prepared(self, step: str) -> dict[str, Any]:
+        """Detail fields of a step, which a worker does once for a world. A step that failed is not retried.
+
+        It is called for every type all the same: a worker that was replaced in between has lost its product.
+        """
+        failed = self.failed_steps.get(step)
+        if failed is not None:
+            raise failed
+        try:
+            return dict(
+                self.slot.call(
+                    "prepare", step,
+                    seconds=self.seconds(step),
+                    scene=self.entry, opening=self.seconds("geometry"),
+                )
+            )  # fmt: skip
+        except CallFailed as error:
+            self.failed_steps[step] = error
+            raise
+
+    def type_failed(self, name: str, step: str, error: CallFailed, stamp: Stamp, seconds: float) -> None:
+        """Record a failure of the type itself, or of the preparation step that it needed."""
+        where = f"{self.entry.name}: {name}" + (f": {step}" if step else "")
         if error.infrastructure:
             self.results.write_infrastructure(name, str(error))
-            self.console.failure(f"{self.entry.name}: {name}: infrastructure: {error}")
+            self.console.failure(f"{where}: infrastructure: {error}")
             return
         facts: dict[str, Any] = {"seconds": seconds, "timed_out": isinstance(error, CallTimedOut)}
         if error.trace:
             facts["traceback"] = error.trace.splitlines()
-        self.results.write_error(name, str(error), stamp, **facts)
-        self.console.failure(f"{self.entry.name}: {name}: {error}")
+        self.results.write_error(name, str(error), stamp, step, **facts)
+        self.console.failure(f"{where}: {error}")
 
 
 def _spent(started: float) -> float:

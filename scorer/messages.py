@@ -12,6 +12,12 @@ Dimensions = tuple[int, int, int, float]
 """Frames, height, width, frames a second."""
 
 
+class ReferenceFault(Exception):
+    """The case's reference world cannot be read: the operator's fault, never a score of the submission."""
+
+    infrastructure = True
+
+
 @dataclass(frozen=True)
 class Reply:
     """Answer to one request: a value, or a failure.

@@ -107,8 +107,22 @@ class Results:
         stamp = {} if inputs is None else {"inputs": inputs, "version": __version__}
         self._commit((), {}, record, gate_stamp=stamp)
 
-    def write_measured(self, name: str, measured: Measured, stamp: Stamp, **facts: Any) -> None:
-        """Record a type's measurement and publish its arrays. ``facts`` go into the stamp."""
+    def write_measured(
+        self,
+        name: str,
+        measured: Measured,
+        stamp: Stamp,
+        steps: Iterable[str] = (),
+        prepared: Mapping[str, Any] | None = None,
+        **facts: Any,
+    ) -> None:
+        """Record a type's measurement and publish its arrays. ``facts`` go into the stamp.
+
+        steps : preparation steps that it rests on; what they said of an earlier failure goes.
+        prepared : their detail fields.
+        """
+        for step in steps:
+            self.detail.pop(f"{step}_failure", None)
         arrays.publish(self.directory, name, measured.staged)
         failures = "; ".join(str(text) for key, text in measured.detail.items() if key.endswith("_failure"))
         readings = {}
@@ -122,14 +136,18 @@ class Results:
                 failures=failures,
             )
         facts["arrays"] = sorted(measured.staged)
-        self._commit((name,), readings, measured.detail, stamps={name: (stamp, facts)})
+        detail = {**(prepared or {}), **measured.detail}
+        self._commit((name,), readings, detail, stamps={name: (stamp, facts)})
 
-    def write_error(self, name: str, text: str, stamp: Stamp, **facts: Any) -> None:
-        """Record that a type failed on this submission: all its keys become ``error``, its old arrays go."""
+    def write_error(self, name: str, text: str, stamp: Stamp, step: str = "", **facts: Any) -> None:
+        """Record that a type failed on this submission: all its keys become ``error``, its old arrays go.
+
+        step : the preparation step that failed, when it was not the metric itself.
+        """
         cause = failure_cause(text)
         arrays.discard(self.directory, arrays.files_of([name]))
         readings = {key: reading(key, self.case, error=cause) for key in TYPE_BY_NAME[name].keys}
-        detail = {f"{name}_failure": text}
+        detail = {f"{failed}_failure": text for failed in (name, step) if failed}
         self._commit((name,), readings, detail, stamps={name: (stamp, {**facts, "failed": True})})
 
     def write_refused(self, stamps: Mapping[str, Stamp], cause: str) -> None:

@@ -12,7 +12,7 @@ from contract.metrics import TYPE_BY_NAME, owners
 from scorer import arrays
 from scorer.digest import digests_of
 from scorer.manifest import Entry
-from scorer.messages import Dimensions, GateRecord, Measured
+from scorer.messages import Dimensions, GateRecord, Measured, ReferenceFault
 
 if TYPE_CHECKING:
     from scorer.gates import Shape
@@ -70,11 +70,37 @@ class Tasks:
             video_path=entry.video,
         )
 
-    def measure(self, type_name: str, module: str, directory: Path) -> Measured:
-        """Measure one type on the selected entry; arrays are staged in ``directory``."""
+    def prepare(self, step: str) -> dict[str, Any]:
+        """Do one preparation step on the selected entry and keep its product; its detail fields.
+
+        ``reference`` failing is the operator's fault, not the submission's: ``ReferenceFault``.
+        """
+        scene = self._selected()
+        if step == "reference":
+            try:
+                reference = scene.reference
+                if reference is not None:
+                    _ = (reference.shape, reference.intrinsics, reference.ids, reference.materials)
+            except (ValueError, OSError) as error:
+                raise ReferenceFault(str(error)) from error
+        elif step == "registration":
+            return {"alignment": plain(scene.registration.detail())}
+        elif step == "sampling":
+            _ = scene.sampling
+        elif step == "paths":
+            _ = scene.paths
+        else:
+            raise ValueError(f"no preparation step is called {step!r}")
+        return {}
+
+    def _selected(self) -> Scene:
         if self._scene is None:
             raise RuntimeError("no entry is selected")
-        measurement = import_module(module).measure(self._scene)
+        return self._scene
+
+    def measure(self, type_name: str, module: str, directory: Path) -> Measured:
+        """Measure one type on the selected entry; arrays are staged in ``directory``."""
+        measurement = import_module(module).measure(self._selected())
         detail = plain(measurement.detail)
         require_owned(type_name, detail)
         staged = arrays.stage(directory, type_name, measurement.arrays)

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from scorer_lab import CASE, RUN, Lab, alive, eventually
 
+from scorer.registry import BUILT
 from world.video import write_video
 
 DIE = "os.kill(os.getpid(), signal.SIGKILL)"
@@ -417,4 +418,4 @@ def test_the_program_itself_offers_the_built_types() -> None:
         check=False,
     )
     assert done.returncode == 0
-    assert "all of dynamic_iou, mesh" in " ".join(done.stdout.split())
+    assert f"all of {', '.join(BUILT)}" in " ".join(done.stdout.split())
