@@ -9,7 +9,7 @@ import sys
 import time
 from pathlib import Path
 
-from contract.errors import EXIT_OK, UserError, run_program
+from contract.errors import EXIT_ITEM_FAILED, EXIT_OK, UserError, run_program
 from harness.baseline.background import Background, learn
 from harness.baseline.deliver import build, write_solution
 from harness.baseline.lift import lift
@@ -36,7 +36,10 @@ def main() -> int:
     say(f"followed {len(tracks)} moving thing{'' if len(tracks) == 1 else 's'}")
     script = write_solution(lift(footage, background.plate, tracks), options.workspace)
     say(f"wrote {script.parent}; building the world with it")
-    build(script)
+    status = build(script)
+    if status != 0:
+        say(f"{script} ended with status {status}; there is no world")
+        return EXIT_ITEM_FAILED
     say(f"wrote {options.workspace / 'world'}")
     return EXIT_OK
 

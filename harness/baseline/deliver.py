@@ -12,7 +12,6 @@ import tempfile
 from pathlib import Path
 
 import world
-from contract.errors import UserError
 from contract.names import BUILD_SCRIPT, SOLUTION
 from harness.baseline import solution_program
 from harness.baseline.lift import STEPS_PER_PIXEL, Scene, Thing
@@ -63,16 +62,12 @@ def write_solution(scene: Scene, workspace: Path) -> Path:
     return destination / BUILD_SCRIPT
 
 
-def build(script: Path) -> None:
-    """Run the build script with this interpreter. Raises ``UserError`` when it fails; its messages come
-    before.
-    """
+def build(script: Path) -> int:
+    """Run the build script with this interpreter and return its exit status; what it says goes where ours goes."""
     home = str(Path(world.__file__).resolve().parent.parent)
     paths = [home, *filter(None, [os.environ.get("PYTHONPATH")])]
     environment = {**os.environ, "PYTHON": sys.executable, "PYTHONPATH": os.pathsep.join(paths)}
-    status = subprocess.run([str(script)], env=environment, stdin=subprocess.DEVNULL, check=False).returncode
-    if status != 0:
-        raise UserError(f"the solution's build ended with status {status}", where=script)
+    return subprocess.run([str(script)], env=environment, stdin=subprocess.DEVNULL, check=False).returncode
 
 
 def measured_module(scene: Scene) -> str:

@@ -49,11 +49,15 @@ class Camera:
 
     def lift(self, columns: Array, rows: Array, depth: Array) -> Array:
         """World points (…, 3) seen at image points (pixels) and camera depths (metres)."""
-        seen = np.stack(
-            [(columns - self.width / 2) / self.focal, (rows - self.height / 2) / self.focal, depth], axis=-1
-        )
-        seen[..., :2] *= depth[..., None]
-        return seen @ self.extrinsic[:3, :3].T + self.extrinsic[:3, 3]
+        right = (columns - self.width / 2) / self.focal * depth
+        down = (rows - self.height / 2) / self.focal * depth
+        # Spelt out, not a matrix product: the order of the sums must not depend on the machine.
+        rotation, eye = self.extrinsic[:3, :3], self.extrinsic[:3, 3]
+        axes = [
+            rotation[axis, 0] * right + rotation[axis, 1] * down + rotation[axis, 2] * depth
+            for axis in range(3)
+        ]
+        return np.stack([part + eye[axis] for axis, part in enumerate(axes)], axis=-1)
 
     def project(self, points: Array) -> tuple[Array, Array, Array]:
         """Columns, rows (pixels) and depth (metres) of world points (N, 3)."""
