@@ -88,7 +88,8 @@ start() {
         echo "export DOCKER_HOST=$found"
         return 0
     fi
-    [ -z "${DOCKER_HOST:-}" ] || unavailable "DOCKER_HOST is $DOCKER_HOST, and nothing answers there"
+    # (An address of ours that was exported before the engine stopped means: start it again.)
+    [ "${DOCKER_HOST:-$own}" = "$own" ] || unavailable "DOCKER_HOST is $DOCKER_HOST, and nothing answers there"
     [ "$(id -u)" -eq 0 ] || unavailable "none is running, and only root can start one (start Docker, or set DOCKER_HOST)"
     command -v apt-get > /dev/null && command -v dpkg > /dev/null \
         || unavailable "none is running, and it can be installed on Debian and Ubuntu only"
@@ -144,7 +145,7 @@ base_image() {
         mkdir -p "$cache" "$scratch"
         work="$(mktemp -d "$scratch/rootfs.XXXXXX")"
         debootstrap --variant=minbase --include=python3 "$SUITE" "$work" > "$scratch/debootstrap.log" 2>&1 \
-            || { tail -n 5 "$scratch/debootstrap.log" >&2; rm -rf "$work"; exit 1; }
+            || { tail -n 5 "$scratch/debootstrap.log" >&2; rm -rf "$work"; unavailable "debootstrap failed"; }
         rm -rf "$work"/var/cache/apt/archives/*.deb "$work"/var/lib/apt/lists/*
         tar -C "$work" --one-file-system -c . | gzip -1 > "$tar.$$"
         mv "$tar.$$" "$tar"
@@ -159,6 +160,8 @@ images() {
     # A host with a certificate authority of its own says so in one of these.
     CA_BUNDLE="${CA_BUNDLE:-${PIP_CERT:-${SSL_CERT_FILE:-${REQUESTS_CA_BUNDLE:-}}}}" \
         scripts/build_images.sh --cpu --base "$BASE_IMAGE" --network host --if-changed >&2
+    # Each build leaves its predecessor behind without a name.
+    docker image prune --force --filter label=org.4dcodebench.inputs > /dev/null
 }
 
 locked() { # one at a time: several test processes may ask at once
