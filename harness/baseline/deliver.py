@@ -63,7 +63,7 @@ def write_solution(scene: Scene, workspace: Path) -> Path:
 
 
 def build(script: Path) -> int:
-    """Run the build script with this interpreter and return its exit status; what it says goes where ours goes."""
+    """Run the build script with this interpreter; returns its exit status, its messages go where ours go."""
     home = str(Path(world.__file__).resolve().parent.parent)
     paths = [home, *filter(None, [os.environ.get("PYTHONPATH")])]
     environment = {**os.environ, "PYTHON": sys.executable, "PYTHONPATH": os.pathsep.join(paths)}
