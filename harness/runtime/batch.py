@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import threading
@@ -19,6 +20,8 @@ from harness.runtime.planning import Plan
 from harness.runtime.running import Result, execute
 from harness.runtime.runrecord import ENVIRONMENT_ERROR
 
+_FILE_WIDTH = 150
+"""Characters of a line where tables go to a file or pipe."""
 _STYLES = {"done": "green", "failed": "red", ENVIRONMENT_ERROR: "bold red", "interrupted": "yellow"}
 
 
@@ -88,6 +91,12 @@ def _line(result: Result) -> str:
     took = f" after {seconds} s" if seconds is not None and not result.skipped else ""
     note = f": {result.note}" if result.note else ""
     return f"{result.key.label} {result.state}{took}{note}"
+
+
+def output_console() -> Console:
+    """The console for tables: as wide as the terminal, and wide enough for a name a line in a file or pipe."""
+    console = Console()
+    return console if console.is_terminal or "COLUMNS" in os.environ else Console(width=_FILE_WIDTH)
 
 
 def summary(results: Sequence[Result], console: Console) -> None:

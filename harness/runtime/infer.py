@@ -7,14 +7,13 @@ import shlex
 import sys
 from collections.abc import Sequence
 
-from rich.console import Console
-
 from contract.errors import EXIT_ITEM_FAILED, EXIT_OK, UserError, run_program
 from contract.record import dumps
 from harness.runtime.backends import get_backend
 from harness.runtime.backends.base import Backend
 from harness.runtime.batch import (
     exit_status,
+    output_console,
     reduced,
     remove_orphans,
     run_all,
@@ -89,7 +88,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if given.json:
         sys.stdout.write(dumps(reduced(results)))
     else:
-        summary(results, Console(soft_wrap=False))
+        summary(results, output_console())
     return exit_status(results, stop)
 
 

@@ -12,16 +12,15 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from rich.console import Console
-
 from contract.errors import EXIT_INTERRUPTED, EXIT_ITEM_FAILED, EXIT_OK, EXIT_USAGE, UserError, run_program
 from contract.metrics import TYPE_BY_NAME
+from contract.names import RUNS
 from contract.record import write_json
 from contract.runs import RunKey
 from harness.runtime import owner
 from harness.runtime.backends import check_job, get_backend
 from harness.runtime.backends.base import Backend, Outcome
-from harness.runtime.batch import remove_orphans, say, stopping_on_signals
+from harness.runtime.batch import output_console, remove_orphans, say, stopping_on_signals
 from harness.runtime.config import Runtime, load_runtime
 from harness.runtime.jobs import load_jobs, reference_video
 from harness.runtime.logtail import streamed
@@ -169,7 +168,11 @@ def score(
         directory / "invocation.json",
         {**record, "ended_at": now(), "exit": outcome.exit_code, "error": outcome.error or None},
     )
-    print_scores([(entry.out, read_reward(entry.directory(runtime))) for entry in entries], Console())
+    # "runs/" in front of every name says nothing.
+    rewards = [
+        (entry.out.removeprefix(f"{RUNS}/"), read_reward(entry.directory(runtime))) for entry in entries
+    ]
+    print_scores(rewards, output_console())
     say(f"results lie in results/ of each run below {runtime.runs}; log {log}")
     return exit_status(outcome, stop)
 

@@ -21,7 +21,10 @@ _SHORT = {
     UNCOMPUTABLE: ("uncomp.", "yellow"),
     ERROR: ("error", "red"),
 }
-_MOST_COLUMNS = 8
+_COLUMN = 13
+"""Characters that a metric's column needs, borders included."""
+_NAME = 44
+"""Characters of a world's name before it is folded."""
 _FEW = 3
 
 
@@ -34,8 +37,11 @@ def read_reward(directory: Path) -> Mapping[str, Any] | None:
     return reward if isinstance(reward, dict) else None
 
 
-def score_tables(rewards: Sequence[tuple[str, Mapping[str, Any] | None]]) -> list[Table]:
-    """Every metric that any entry has: one row per metric for few entries, one row per entry for many."""
+def score_tables(rewards: Sequence[tuple[str, Mapping[str, Any] | None]], width: int = 120) -> list[Table]:
+    """Every metric that any entry has: one row per metric for few entries, one row per entry for many.
+
+    width : characters of a line; metrics that do not fit side by side go to a further table.
+    """
     metrics = [
         metric
         for metric in METRICS
@@ -46,10 +52,12 @@ def score_tables(rewards: Sequence[tuple[str, Mapping[str, Any] | None]]) -> lis
     if len(rewards) <= _FEW:
         return [_by_metric(rewards, metrics)]
     tables = []
-    for start in range(0, len(metrics), _MOST_COLUMNS):
-        shown = metrics[start : start + _MOST_COLUMNS]
+    name_width = min(_NAME, max(len(name) for name, _ in rewards))
+    most = max(2, (width - name_width - 4) // _COLUMN)
+    for start in range(0, len(metrics), most):
+        shown = metrics[start : start + most]
         table = Table(title="scores" if start == 0 else "scores, continued", title_justify="left")
-        table.add_column("world", overflow="fold")
+        table.add_column("world", overflow="fold", min_width=name_width)
         for metric in shown:
             table.add_column(_heading(metric), justify="right")
         for name, reward in rewards:
@@ -85,7 +93,7 @@ def _cell(value: object) -> Text:
 
 def print_scores(rewards: Sequence[tuple[str, Mapping[str, Any] | None]], console: Console) -> None:
     """Print the tables, or say that there is nothing to show."""
-    tables = score_tables(rewards)
+    tables = score_tables(rewards, console.width)
     for table in tables:
         console.print(table)
     if not tables:
