@@ -94,7 +94,7 @@ def _line(result: Result) -> str:
 
 
 def output_console() -> Console:
-    """The console for tables: as wide as the terminal, and wide enough for a name a line in a file or pipe."""
+    """The console for tables: as wide as the terminal; in a file or pipe, wide enough for a row a line."""
     console = Console()
     return console if console.is_terminal or "COLUMNS" in os.environ else Console(width=_FILE_WIDTH)
 
