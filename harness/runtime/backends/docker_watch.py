@@ -70,6 +70,8 @@ class Watch:
         try:
             reason = self._wait(began + timeout, stop)
             seconds = time.monotonic() - began
+            if reason and self._ended_by_itself():
+                reason = ""
             if reason:
                 cleanup.terminate(
                     self._client, self._container, self._settings.grace, self._settings.patience
@@ -120,6 +122,14 @@ class Watch:
             if found is None or not found["Running"]:
                 return ""
 
+    def _ended_by_itself(self) -> bool:
+        """Whether the container was faster than the reason to end it; what is finished stays finished."""
+        try:
+            found = cleanup.state(self._client, self._container, 0.0)
+        except EngineError:
+            return False
+        return found is not None and not found["Running"]
+
     def _final_state(self) -> dict[str, Any] | None:
         patience = self._settings.patience
         found = cleanup.state(self._client, self._container, patience)
@@ -141,6 +151,8 @@ def _outcome(
     }
     if state is None:
         return Outcome(None, seconds, error="the container vanished while it ran", **ended_by_us)
+    if not reason and _has_times(state):
+        seconds = max(0.0, _engine_time(state["FinishedAt"]) - _engine_time(state["StartedAt"]))
     error = str(state.get("Error") or "")
     if meddled:
         error = error or "somebody ended the container from outside"
@@ -158,7 +170,7 @@ def _ended_from_outside(client: docker.DockerClient, container: str, state: dict
 
     The engine remembers its last events; times are its own.
     """
-    if state["ExitCode"] == 0:
+    if state["ExitCode"] == 0 or not _has_times(state):
         return False
     since, until = (_engine_time(state[key]) for key in ("StartedAt", "FinishedAt"))
     filters = {"container": container, "event": "kill"}
@@ -170,6 +182,11 @@ def _ended_from_outside(client: docker.DockerClient, container: str, state: dict
         return any(True for _ in events)
 
     return patiently(ask, cleanup.KILL_S)
+
+
+def _has_times(state: dict[str, Any]) -> bool:
+    """Whether start and end are known; the engine writes the year 1 for times that it does not know."""
+    return not any(state[key].startswith("0001-") for key in ("StartedAt", "FinishedAt"))
 
 
 def _engine_time(text: str) -> float:
