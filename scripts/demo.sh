@@ -4,23 +4,30 @@
 #
 #   scripts/demo.sh            again and again: finished work is kept
 #   scripts/demo.sh --fresh    does everything anew
+#   scripts/demo.sh --docker   agent and scorer in containers (a Docker engine; images by scripts/build_images.sh --cpu)
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 source scripts/environment.sh
 
 fresh=()
-case "${1:-}" in
-"") ;;
---fresh) fresh=(--redo) ;;
--h | --help)
-    sed -n '2,6s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"
-    exit 0
-    ;;
-*) fail "unknown option $1. Next: scripts/demo.sh --help" ;;
-esac
+runtime=scripts/demo/runtime.toml
+runs=runs
+for option in "$@"; do
+    case "$option" in
+    --fresh) fresh=(--redo) ;;
+    --docker)
+        runtime=scripts/demo/runtime.docker.toml
+        runs=.local/demo-docker/runs
+        ;;
+    -h | --help)
+        sed -n '2,7s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"
+        exit 0
+        ;;
+    *) fail "unknown option $option. Next: scripts/demo.sh --help" ;;
+    esac
+done
 
 jobs=scripts/demo/jobs.toml
-runtime="${FOURDCB_DEMO_RUNTIME:-scripts/demo/runtime.toml}"
 step() { printf '\n\033[1m[%s/5] %s\033[0m\n' "$1" "$2"; }
 
 step 1 "Environment"
@@ -35,20 +42,20 @@ step 3 "Inference: the baseline agent watches each video and writes a 4D world"
 
 step 4 "Checker: is every delivered world well formed?"
 for case in synthetic/demo_rigid synthetic/demo_cloth synthetic/demo_grains synthetic/demo_jelly real/demo_clip; do
-    "$PYTHON" -m checker --workspace "runs/$case/baseline-background-low/1/workspace" --video "cases/$case/reference.mp4"
+    "$PYTHON" -m checker --workspace "$runs/$case/baseline-background-low/1/workspace" --video "cases/$case/reference.mp4"
 done
 
 step 5 "Scoring: compare the worlds with the references"
 "$PYTHON" harness/runtime/score.py --jobs "$jobs" --runtime "$runtime" "${fresh[@]}"
 
-cat <<'END'
+cat <<END
 
 Where everything lies:
   cases/<kind>/<case>/reference.mp4                                    the video that the agent saw
   data/synthetic/<case>/world/                                         the reference world it did not see
-  runs/<kind>/<case>/baseline-background-low/1/workspace/world/        its reconstruction, render.mp4 among it
-  runs/<kind>/<case>/baseline-background-low/1/workspace/solution/     the program that makes it
-  runs/<kind>/<case>/baseline-background-low/1/run.json                what happened
-  runs/<kind>/<case>/baseline-background-low/1/results/reward.json     the scores
+  $runs/<kind>/<case>/baseline-background-low/1/workspace/world/        its reconstruction, render.mp4 among it
+  $runs/<kind>/<case>/baseline-background-low/1/workspace/solution/     the program that makes it
+  $runs/<kind>/<case>/baseline-background-low/1/run.json                what happened
+  $runs/<kind>/<case>/baseline-background-low/1/results/reward.json     the scores
 Next: put a video of your own through it with  scripts/add_case.py VIDEO  (README, "Your own video")
 END
