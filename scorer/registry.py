@@ -11,4 +11,7 @@ BUILT: Registry = {
     "dynamic_iou": "scorer.metrics.dynamic_iou",
     "scene_3d": "scorer.metrics.scene_3d",
     "mesh": "scorer.metrics.mesh",
+    "flow": "scorer.metrics.flow",
+    "track2d": "scorer.metrics.track2d",
+    "depth": "scorer.metrics.depth",
 }

@@ -75,7 +75,7 @@ class MemoryWorld:
 
 
 def scene_s_world(frames: int = 4) -> MemoryWorld:
-    """Golden scene S: a wall, a cube that moves, a patch that is meshed anew each frame, above its material."""
+    """Golden scene S: a wall, a cube that moves, a patch meshed anew each frame, above its material."""
     meshes: dict[int, list[Mesh]] = {1: [], 2: [], 3: []}
     for frame in range(frames):
         verts, faces, owner = scene_s(frame)
