@@ -32,10 +32,17 @@ _REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
-class Image(Table):
-    """Image per container backend."""
+class AgentImage(Table):
+    """``[agent.image]``: image per container backend."""
 
-    docker: str | None = None
+    docker: str = "4dcb/agent:dev"
+    sif: str | None = None
+
+
+class ScorerImage(Table):
+    """``[scorer.image]``: image per container backend."""
+
+    docker: str = "4dcb/scorer:dev"
     sif: str | None = None
 
 
@@ -107,7 +114,7 @@ class AgentSection(Table):
 
     timeout_sec: Positive = 21_600
     grace_sec: Seconds = 5.0
-    image: Image = Image()
+    image: AgentImage = AgentImage()
     environment: AgentEnvironment = AgentEnvironment()
     limits: AgentLimits = AgentLimits()
     delivery: DeliveryLimits = DeliveryLimits()
@@ -134,7 +141,7 @@ class ScorerSection(Table):
     task_prepare_timeout_sec: Seconds = 600.0
     task_timeouts: dict[str, Seconds] = Field(default_factory=dict)
     checkpoints: str | None = "checkpoints"
-    image: Image = Image()
+    image: ScorerImage = ScorerImage()
     environment: ScorerEnvironment = ScorerEnvironment()
 
 
@@ -198,7 +205,7 @@ class Runtime:
     def checkpoints(self) -> Path | None:
         return self.resolve(self.file.scorer.checkpoints) if self.file.scorer.checkpoints else None
 
-    def image(self, image: Image, table: str) -> str:
+    def image(self, image: AgentImage | ScorerImage, table: str) -> str:
         """The image for the chosen backend, empty on the host. Raises ``UserError`` when the file names
         none.
         """
