@@ -97,9 +97,9 @@ def in_view(points: ArrayLike, world: World) -> Mask:
 
     Whether something hides them does not matter. A point that is not finite is not in view.
     """
-    camera = to_camera(points, world.extrinsic)
-    depth = camera[:, 2]
     with np.errstate(divide="ignore", invalid="ignore"):
+        camera = to_camera(points, world.extrinsic)
+        depth = camera[:, 2]
         image = rotate(camera, world.intrinsics)[:, :2] / depth[:, None]
         inside = ((image >= 0.0) & (image < (world.width, world.height))).all(axis=1)
         return (depth > NEAR) & inside

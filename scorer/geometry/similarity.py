@@ -49,8 +49,8 @@ def fit_similarity(source: ArrayLike, target: ArrayLike, dtype: type[np.floating
     if not len(p):
         raise ValueError("a similarity cannot be fitted to no pairs")
     mean_p, mean_q = (side.mean(axis=0, dtype=np.float64).astype(dtype) for side in (p, q))
-    p, q = (side.astype(np.float64) for side in (p - mean_p, q - mean_q))
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore", invalid="ignore"):
+        p, q = (side.astype(np.float64) for side in (p - mean_p, q - mean_q))
         spread = np.square(p).sum() / len(p)
         covariance = (np.einsum("ni,nj->ij", q, p) / len(p)).astype(dtype)
     if not (np.isfinite(covariance).all() and np.isfinite(spread)):
