@@ -150,7 +150,11 @@ def test_an_image_is_asked_for_only_where_containers_run(tmp_path: Path) -> None
     path = tmp_path / "runtime.toml"
     path.write_text("backend = 'docker'", encoding="utf-8")
     runtime = load_runtime(path)
-    with pytest.raises(UserError, match=r"\[agent.image\]: key 'docker' is missing"):
+    assert runtime.image(runtime.file.agent.image, "agent") == "4dcb/agent:dev"
+    assert runtime.image(runtime.file.scorer.image, "scorer") == "4dcb/scorer:dev"
+    path.write_text("backend = 'sif'", encoding="utf-8")
+    runtime = load_runtime(path)
+    with pytest.raises(UserError, match=r"\[agent.image\]: key 'sif' is missing"):
         runtime.image(runtime.file.agent.image, "agent")
     path.write_text("backend = 'host'", encoding="utf-8")
     runtime = load_runtime(path)
