@@ -1,0 +1,142 @@
+"""The materials of a world with those of its identity-less liquid: what metrics ask instead of
+``world.materials``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Protocol
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from numpy.typing import NDArray
+
+from contract.constants import MAX_MESH_ID, TRACER_POINTS
+from contract.names import TRACERS
+from scorer.liquid import advection, store
+from scorer.liquid.cache import Bake, open_bake
+from scorer.liquid.fields import Fields, read_fields
+from scorer.liquid.manifest import Manifest, read_manifest
+from world.materials import Material as StoredMaterial
+from world.npz import ArchiveError
+from world.reader import World
+
+Floats = NDArray[np.float32]
+Ints = NDArray[np.int32]
+
+
+class Material(Protocol):
+    """What dynamics archives and tracers have in common."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def ids(self) -> tuple[int, ...]: ...
+    @property
+    def faces(self) -> Ints | None: ...
+    @property
+    def tets(self) -> Ints | None: ...
+    @property
+    def frames(self) -> int: ...
+    @property
+    def columns(self) -> int: ...
+    @property
+    def pos(self) -> Floats: ...
+    def at(self, frame: int) -> Floats: ...
+
+
+class TracerMaterial:
+    """Tracers of the liquid ``ids``: unconnected columns, NaN before birth, after leaving the solver's domain
+    and past the cached timeline.
+    """
+
+    name = Path(TRACERS).stem
+    faces: Ints | None = None
+    tets: Ints | None = None
+
+    def __init__(self, stored: StoredMaterial, ids: tuple[int, ...]) -> None:
+        self._stored = stored
+        self.ids = ids
+        self.frames, self.columns = stored.frames, stored.columns
+
+    @property
+    def pos(self) -> Floats:
+        """Positions float32 (F, N, 3), world metres; read-only."""
+        return self._stored.pos
+
+    def at(self, frame: int) -> Floats:
+        """Positions float32 (N, 3) at a frame."""
+        return self._stored.at(frame)
+
+
+_known: WeakKeyDictionary[World, tuple[Material, ...]] = WeakKeyDictionary()
+
+
+def materials_of(world: World) -> tuple[Material, ...]:
+    """The dynamics archives in order of file name, then the tracers when ``solver/manifest.json`` lists
+    liquid ids that no archive lists. Remembered for as long as the world is.
+
+    Raises ``WorldError`` or another ``ValueError`` for a world that cannot be read, and an error with
+    ``infrastructure`` set when the machine lacks what the extraction needs.
+    """
+    found = _known.get(world)
+    if found is None:
+        found = _known[world] = (*world.materials, *_liquid(world))
+    return found
+
+
+def tracers(world: World) -> tuple[Floats, tuple[int, ...]]:
+    """Tracers of a world's identity-less liquid: ``pos`` float32 (F, N, 3), world metres, and its mesh ids.
+
+    Extracted once for the same content and kept outside the world; whatever ``solver/tracers.npz`` a world
+    was delivered with is not looked at. Without such a liquid: no columns and no ids. Raises as
+    ``materials_of``.
+    """
+    found = [material for material in materials_of(world) if isinstance(material, TracerMaterial)]
+    if not found:
+        return np.full((world.frames, 0, 3), np.nan, np.float32), ()
+    return found[0].pos, found[0].ids
+
+
+def extract(world: World) -> Path:
+    """The archive of a world's tracers (``pos``, and ``ids`` as the manifest lists them), from the cache or
+    made now. Raises as ``materials_of``.
+    """
+    manifest = read_manifest(world)
+    if manifest.liquid_ids[0] < 1 or manifest.liquid_ids[-1] > MAX_MESH_ID:
+        raise ValueError(f"{world.path}: liquid ids must lie between 1 and {MAX_MESH_ID}")
+    bake = open_bake(manifest, world.path, world.frames)
+    sound = partial(_sound, frames=world.frames, ids=manifest.liquid_ids)
+    return store.kept(store.key(world, manifest, bake), sound, partial(_build, world, manifest, bake))
+
+
+def _liquid(world: World) -> tuple[Material, ...]:
+    moving = {number for material in world.materials for number in material.ids}
+    liquid = tuple(number for number in world.liquid_ids if number not in moving)
+    return (TracerMaterial(StoredMaterial(extract(world)), liquid),) if liquid else ()
+
+
+def _sound(path: Path, frames: int, ids: tuple[int, ...]) -> bool:
+    """Whether a kept archive is whole and what was stored under this name."""
+    try:
+        stored = StoredMaterial(path)
+        return stored.ids == ids and 0 < stored.columns <= TRACER_POINTS and len(stored.pos) == frames
+    except (ArchiveError, OSError):
+        return False
+
+
+def _build(world: World, manifest: Manifest, bake: Bake, path: Path) -> None:
+    fields = read_fields(world, manifest, bake)
+    spacing, columns = advection.finest_spacing(fields)
+    frames = _placed(fields, spacing, bake.voxel * manifest.metres_per_unit, np.array(manifest.domain_min))
+    store.write_tracers(path, (world.frames, columns), frames, manifest.liquid_ids)
+
+
+def _placed(
+    fields: Fields, spacing: float, edge: float, corner: NDArray[np.float64]
+) -> Iterator[NDArray[np.float32]]:
+    """The tracers in world metres; the domain's axes are the world's."""
+    for points in advection.tracers(fields, spacing):
+        yield (points * edge + corner).astype(np.float32)
