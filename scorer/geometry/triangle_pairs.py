@@ -3,7 +3,8 @@
 The rule is that of libigl's ``remesh_self_intersections``: corners at equal coordinates count as shared.
 
 * three shared: never;
-* two shared: only when the triangles lie in one plane and on the same side of the shared edge;
+* two shared: only when the triangles lie in one plane and on the same side of the shared edge. libigl asks
+  whether their supporting planes are equal, and those it rounds to float64; so do we, see ``_equal_planes``;
 * one shared: when the side opposite the shared corner of either triangle meets the other triangle;
 * none shared: when the triangles meet at all; touching counts.
 
@@ -16,7 +17,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from scorer.geometry.predicates import BOUND_3D, EPS, collinear, orient_2d, orient_3d
+from scorer.geometry.predicates import BOUND_3D, EPS, collinear, orient_2d, orient_3d, two_product
 from scorer.geometry.separation import NORMAL, parted, parted_at_corner
 
 ROW = 15
@@ -139,7 +140,49 @@ def _folded(t: np.ndarray, i: int, a: int, b: int, j: int, apex: int) -> bool:
     axis = _axis(t, i)
     if _flat(t, i, a, b, i, 3 - a - b, axis) * _flat(t, i, a, b, j, apex, axis) <= 0:
         return False
-    return _turn(t, i, 0, 1, 2, j, apex) == 0
+    return _turn(t, i, 0, 1, 2, j, apex) == 0 and _equal_planes(t, i, j)
+
+
+@njit(cache=True, nogil=True)
+def _plane(t: np.ndarray, i: int) -> tuple[float, float, float, float]:
+    """Plane through a triangle, its coefficients rounded in the order of CGAL's construction."""
+    px = t[i, 0] - t[i, 6]
+    py = t[i, 1] - t[i, 7]
+    pz = t[i, 2] - t[i, 8]
+    qx = t[i, 3] - t[i, 6]
+    qy = t[i, 4] - t[i, 7]
+    qz = t[i, 5] - t[i, 8]
+    a = py * qz - qy * pz
+    b = pz * qx - qz * px
+    c = px * qy - qx * py
+    return a, b, c, -a * t[i, 6] - b * t[i, 7] - c * t[i, 8]
+
+
+@njit(cache=True, nogil=True)
+def _proportional(a: float, b: float, c: float, d: float) -> bool:
+    """Whether ``a · d = b · c``, exactly."""
+    left, left_tail = two_product(a, d)
+    right, right_tail = two_product(b, c)
+    return left == right and left_tail == right_tail
+
+
+@njit(cache=True, nogil=True)
+def _equal_planes(t: np.ndarray, i: int, j: int) -> bool:
+    """Whether two supporting planes, as rounded, are equal or opposite.
+
+    Where the coefficients of a plane need more than 53 bits (two triangles folded onto each other at height
+    0.7, say) the rounded planes differ and the fold goes unseen. The protocol's values are made so.
+    """
+    one = _plane(t, i)
+    other = _plane(t, j)
+    for u in range(3):
+        for v in range(u + 1, 3):
+            if not _proportional(one[u], one[v], other[u], other[v]):
+                return False
+    for axis in range(3):
+        if one[axis] != 0.0:
+            return other[axis] != 0.0 and _proportional(other[axis], other[3], one[axis], one[3])
+    return False
 
 
 @njit(cache=True, nogil=True)

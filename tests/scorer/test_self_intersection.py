@@ -138,22 +138,36 @@ def test_flat_grids(slope: float) -> None:
     compare(lifted, faces)
 
 
-def test_fold_in_a_plane_that_needs_more_than_53_bits() -> None:
+def test_folds_in_planes_that_need_more_than_53_bits() -> None:
     """Two triangles on one edge, apexes on the same side, at one height: they overlap whatever the height is.
 
-    libigl compares the two supporting planes and answers "no" when their coefficients do not fit a float64
-    (here for z = 0.7), so it is no reference for this. The rule and the rational plane say yes.
+    libigl compares the two supporting planes as rounded to float64, and so it misses most of those at heights
+    like 0.7. Its answers are the protocol's.
     """
     rng = np.random.default_rng(0)
+    found = {}
     for height in (0.0, 0.5, 0.7, 1e-7, 123.456):
-        for _ in range(20):
+        for _ in range(40):
             vertices = rng.normal(size=(4, 3))
             vertices[3] = 0.5 * (vertices[0] + vertices[1]) + 0.1 * (vertices[2] - vertices[0])
             vertices[:, 2] = height
-            assert intersects_itself(vertices.astype(np.float32), np.array([[0, 1, 2], [3, 1, 0]]))
+            order = rng.permutation(3)
+            faces = np.array([np.array([0, 1, 2])[order], np.array([3, 1, 0])[rng.permutation(3)]])
+            found[height] = found.get(height, 0) + compare(vertices, faces)
             vertices[3] = vertices[0] + vertices[1] - vertices[2]
             vertices[:, 2] = height
-            assert not intersects_itself(vertices.astype(np.float32), np.array([[0, 1, 2], [3, 1, 0]]))
+            assert not compare(vertices, faces)
+    assert found[0.0] == found[0.5] == 40
+    assert found[0.7] < 40
+
+
+def test_folds_in_slanted_planes() -> None:
+    rng = np.random.default_rng(1)
+    for _ in range(300):
+        vertices, _ = tilted_plane(rng)
+        folded = vertices[:4].copy()
+        folded[3] = folded[0] + folded[2] - folded[1] if rng.random() < 0.3 else folded[3]
+        compare(folded, np.array([[0, 1, 2], rng.permutation([3, 1, 0])]))
 
 
 def test_few_or_degenerate_faces() -> None:
