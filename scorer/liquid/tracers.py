@@ -4,10 +4,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from contract.constants import MAX_MESH_ID, TRACER_POINTS
 from contract.names import TRACERS
-from scorer.liquid import advection, store
+from scorer.liquid import store
 from scorer.liquid.cache import Bake, open_bake
-from scorer.liquid.fields import Fields, read_fields
+from scorer.liquid.fields import read_fields
 from scorer.liquid.manifest import Manifest, read_manifest
 from world.materials import Material as StoredMaterial
 from world.npz import ArchiveError
@@ -71,20 +71,34 @@ class TracerMaterial:
         return self._stored.at(frame)
 
 
-_known: WeakKeyDictionary[World, tuple[Material, ...]] = WeakKeyDictionary()
+class Holder(Protocol):
+    """What a world is asked for; one with an identity-less liquid must be a ``world.reader.World``."""
+
+    @property
+    def materials(self) -> Sequence[Any]: ...
+    @property
+    def liquid_ids(self) -> tuple[int, ...]: ...
 
 
-def materials_of(world: World) -> tuple[Material, ...]:
+_known: WeakKeyDictionary[Holder, TracerMaterial] = WeakKeyDictionary()
+
+
+def materials_of(world: Holder) -> tuple[Material, ...]:
     """The dynamics archives in order of file name, then the tracers when ``solver/manifest.json`` lists
-    liquid ids that no archive lists. Remembered for as long as the world is.
+    liquid ids that no archive lists. Tracers are remembered for as long as the world is.
 
     Raises ``WorldError`` or another ``ValueError`` for a world that cannot be read, and an error with
     ``infrastructure`` set when the machine lacks what the extraction needs.
     """
+    moving = {number for material in world.materials for number in material.ids}
+    liquid = tuple(number for number in world.liquid_ids if number not in moving)
+    if not liquid:
+        return tuple(world.materials)
     found = _known.get(world)
     if found is None:
-        found = _known[world] = (*world.materials, *_liquid(world))
-    return found
+        assert isinstance(world, World)
+        found = _known[world] = TracerMaterial(StoredMaterial(extract(world)), liquid)
+    return (*world.materials, found)
 
 
 def tracers(world: World) -> tuple[Floats, tuple[int, ...]]:
@@ -112,12 +126,6 @@ def extract(world: World) -> Path:
     return store.kept(store.key(world, manifest, bake), sound, partial(_build, world, manifest, bake))
 
 
-def _liquid(world: World) -> tuple[Material, ...]:
-    moving = {number for material in world.materials for number in material.ids}
-    liquid = tuple(number for number in world.liquid_ids if number not in moving)
-    return (TracerMaterial(StoredMaterial(extract(world)), liquid),) if liquid else ()
-
-
 def _sound(path: Path, frames: int, ids: tuple[int, ...]) -> bool:
     """Whether a kept archive is whole and what was stored under this name."""
     try:
@@ -128,15 +136,15 @@ def _sound(path: Path, frames: int, ids: tuple[int, ...]) -> bool:
 
 
 def _build(world: World, manifest: Manifest, bake: Bake, path: Path) -> None:
+    # Here, not above: compiled code is loaded by those who extract, not by everybody who asks for materials.
+    from scorer.liquid import advection
+
+    def placed() -> Iterator[Floats]:
+        # In world metres; the axes of the solver's domain are the world's.
+        for points in advection.tracers(fields, spacing):
+            yield (points * edge + corner).astype(np.float32)
+
     fields = read_fields(world, manifest, bake)
     spacing, columns = advection.finest_spacing(fields)
-    frames = _placed(fields, spacing, bake.voxel * manifest.metres_per_unit, np.array(manifest.domain_min))
-    store.write_tracers(path, (world.frames, columns), frames, manifest.liquid_ids)
-
-
-def _placed(
-    fields: Fields, spacing: float, edge: float, corner: NDArray[np.float64]
-) -> Iterator[NDArray[np.float32]]:
-    """The tracers in world metres; the domain's axes are the world's."""
-    for points in advection.tracers(fields, spacing):
-        yield (points * edge + corner).astype(np.float32)
+    edge, corner = bake.voxel * manifest.metres_per_unit, np.array(manifest.domain_min)
+    store.write_tracers(path, (world.frames, columns), placed(), manifest.liquid_ids)

@@ -54,7 +54,7 @@ def write_bake(
     config: Callable[[int], bytes] | None = None,
     **options: Any,
 ) -> Path:
-    """Write ``config/`` and ``data/`` for velocities (n, nx, ny, nz, 3); ``options`` go to ``config_bytes``."""
+    """Write ``config/`` and ``data/`` of velocities (n, nx, ny, nz, 3); ``options`` are ``config_bytes``'."""
     velocity = np.asarray(velocity, np.float32)
     for name in ("config", "data", "mesh"):
         (cache / name).mkdir(parents=True, exist_ok=True)
