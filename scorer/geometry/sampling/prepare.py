@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from scorer.geometry.sampling.calibration import voxel_edge
-from scorer.geometry.sampling.materials import Archive, MovedMaterial, Placement
+from scorer.geometry.sampling.materials import MovedMaterial, Placement
 from scorer.geometry.sampling.paths import Paths, born, draw_rows
+from scorer.liquid.tracers import materials_of
 from world.reader import World
 
 
@@ -23,25 +23,19 @@ class Sampling:
     submission: tuple[MovedMaterial, ...]
 
 
-def prepare_sampling(
-    reference: World,
-    submission: World,
-    registration: Placement,
-    reference_tracers: Sequence[Archive] = (),
-    submission_tracers: Sequence[Archive] = (),
-) -> Sampling:
+def prepare_sampling(reference: World, submission: World, registration: Placement) -> Sampling:
     """Move both worlds' materials to the common frame and find the voxel edge on the reference's.
 
-    reference_tracers, submission_tracers : tracers of a liquid without identity; they come after the
-    archives, which are in the order of their names.
+    A world's archives come in order of their names, then the tracers of a liquid without identity. Raises as
+    ``scorer.liquid.tracers.materials_of``.
     """
     ours = tuple(
         MovedMaterial(archive, reference.extrinsic, registration.map_reference)
-        for archive in (*reference.materials, *reference_tracers)
+        for archive in materials_of(reference)
     )
     theirs = tuple(
         MovedMaterial(archive, submission.extrinsic, registration.map_submission)
-        for archive in (*submission.materials, *submission_tracers)
+        for archive in materials_of(submission)
     )
     return Sampling(voxel_edge(ours), ours, theirs)
 
