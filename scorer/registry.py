@@ -10,6 +10,7 @@ Registry = Mapping[str, str]
 BUILT: Registry = {
     "dynamic_iou": "scorer.metrics.dynamic_iou",
     "scene_3d": "scorer.metrics.scene_3d",
+    "interpenetration": "scorer.metrics.interpenetration",
     "mesh": "scorer.metrics.mesh",
     "flow": "scorer.metrics.flow",
     "track2d": "scorer.metrics.track2d",
