@@ -53,6 +53,7 @@ def inside_cells(
     winding, doubtful = _winding(corners, faces, rim, box, number, middle, h)
     inside: Mask = np.abs(winding) > INSIDE
     doubtful |= np.abs(np.abs(winding) - INSIDE) < _NEAR_HALF
+    _mark_touching(corners, faces, box.base, box.counts, number, middle, h, doubtful)
     rows = np.flatnonzero(doubtful)
     if len(rows):
         near = middle[rows].astype(np.float32)
@@ -197,6 +198,70 @@ def _crossings(
 
 
 @njit(cache=True, nogil=True)
+def _mark_touching(
+    vertices: np.ndarray,
+    faces: np.ndarray,
+    base: np.ndarray,
+    counts: np.ndarray,
+    number: np.ndarray,
+    middle: np.ndarray,
+    h: float,
+    touching: np.ndarray,
+) -> None:
+    """Set ``touching`` bool (Q,) where a middle lies on a triangle, as far as float32 can tell.
+
+    Each triangle is looked at along the axis to which it is nearest square: columns of that direction meet
+    its plane at one cell each, which is rarely near enough to be looked up.
+    """
+    full = len(number) == counts[0] * counts[1] * counts[2]
+    slack = _NEAR_FACE * np.abs(vertices).max()
+    normal, cell = np.empty(3), np.empty(3, np.int64)
+    for f in range(len(faces)):
+        a, b, c = vertices[faces[f, 0]], vertices[faces[f, 1]], vertices[faces[f, 2]]
+        u, v = b - a, c - a
+        normal[0] = u[1] * v[2] - u[2] * v[1]
+        normal[1] = u[2] * v[0] - u[0] * v[2]
+        normal[2] = u[0] * v[1] - u[1] * v[0]
+        k = np.argmax(np.abs(normal))
+        if normal[k] == 0.0:
+            continue
+        i, j = (k + 1) % 3, (k + 2) % 3
+        low, high = np.minimum(np.minimum(a, b), c) - slack, np.maximum(np.maximum(a, b), c) + slack
+        p0, p1 = max(0, _lowest(low[i], h) - base[i]), min(counts[i] - 1, _lowest(high[i], h) - base[i])
+        q0, q1 = max(0, _lowest(low[j], h) - base[j]), min(counts[j] - 1, _lowest(high[j], h) - base[j])
+        if (p1 - p0 + 1.0) * (q1 - q0 + 1.0) > len(number):
+            for row in range(len(number)):
+                m = middle[row]
+                z = a[k] - (normal[i] * (m[i] - a[i]) + normal[j] * (m[j] - a[j])) / normal[k]
+                touching[row] |= abs(m[k] - z) <= 2.0 * slack and _between(low, m, high)
+            continue
+        for p in range(p0, p1 + 1):
+            x = (base[i] + p + 0.5) * h
+            for q in range(q0, q1 + 1):
+                y = (base[j] + q + 0.5) * h
+                z = a[k] - (normal[i] * (x - a[i]) + normal[j] * (y - a[j])) / normal[k]
+                r = _lowest(z, h) - base[k]
+                if abs((base[k] + r + 0.5) * h - z) > 2.0 * slack or not 0 <= r < counts[k]:
+                    continue
+                cell[i], cell[j], cell[k] = p, q, r
+                value = (cell[0] * counts[1] + cell[1]) * counts[2] + cell[2]
+                row = _first(number, value, full)
+                if row < len(number) and number[row] == value:
+                    touching[row] |= _between(low, middle[row], high)
+
+
+@njit(cache=True, nogil=True)
+def _between(low: np.ndarray, point: np.ndarray, high: np.ndarray) -> Any:
+    x, y, z = point[0], point[1], point[2]
+    return low[0] <= x <= high[0] and low[1] <= y <= high[1] and low[2] <= z <= high[2]
+
+
+@njit(cache=True, nogil=True)
+def _lowest(x: float, h: float) -> Any:
+    return math.floor(x / h)
+
+
+@njit(cache=True, nogil=True)
 def _turns(vertices: np.ndarray, faces: np.ndarray, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Winding number float64 (Q,) of each point summed over every face, and bool (Q,), whether it lies next
     to one. Half angles are added by multiplying complex numbers and counting the turns of the product.
@@ -268,7 +333,7 @@ def _inside_by_sum(vertices: np.ndarray, faces: np.ndarray, points: np.ndarray) 
             la = np.sqrt(ax * ax + ay * ay + az * az)
             lb = np.sqrt(bx * bx + by * by + bz * bz)
             lc = np.sqrt(cx * cx + cy * cy + cz * cz)
-            sine = ax * i + ay * j + az * k
+            sine = np.float32(0.0) + ax * i + ay * j + az * k  # never −0, whose angle would be −π
             ab, bc = ax * bx + ay * by + az * bz, bx * cx + by * cy + bz * cz
             cosine = la * lb * lc + ab * lc + bc * la + (cx * ax + cy * ay + cz * az) * lb
             total += np.float64(np.arctan2(sine, cosine))

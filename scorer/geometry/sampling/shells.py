@@ -66,7 +66,8 @@ class ShellSamples:
             )
         order = np.argsort(self.component, kind="stable")[len(drawn) :]
         shell, first = np.unique(self.component[order], return_index=True)
-        for number, rows in zip(shell, np.split(order, first[1:]), strict=True):
+        for number, begin, end in zip(shell, first, [*first[1:], len(order)], strict=False):
+            rows = order[begin:end]
             interior = self.shape.interior(int(number), self.points[rows])
             columns = self.shape.columns(int(number))
             step = max(1, HISTORY_BYTES // (12 * len(columns)))

@@ -35,7 +35,8 @@ def cells(points: ArrayLike, h: float) -> Longs:
 
 def centres(cell: Longs, h: float) -> Doubles:
     """Middle float64 (n, 3) of each of ``cell`` int64 (n, 3): where containment is tested."""
-    return np.multiply(cell + 0.5, h)
+    middle: Doubles = np.multiply(cell + 0.5, h)
+    return middle
 
 
 def jitter(cell: Longs) -> Doubles:
@@ -49,7 +50,8 @@ def jitter(cell: Longs) -> Doubles:
         z = (z ^ (z >> np.uint64(30))) * _FIRST
         z = (z ^ (z >> np.uint64(27))) * _SECOND
     z = z ^ (z >> np.uint64(31))
-    return np.divide(z >> np.uint64(11), 2.0**53)
+    share: Doubles = np.divide(z >> np.uint64(11), 2.0**53)
+    return share
 
 
 def jittered(cell: Longs, h: float) -> Doubles:
@@ -101,8 +103,8 @@ class Box:
         """Cells int64 (n, 3) of ``number`` int64 (n,)."""
         _, y, z = self.counts
         with np.errstate(over="ignore", divide="ignore"):
-            plane = y * z
-            return self.base + np.stack([number // plane, number // z % y, number % z], axis=1)
+            within: Longs = np.stack([number // (y * z), number // z % y, number % z], axis=1)
+            return within + self.base
 
 
 def thin(points: ArrayLike, h: float, owner: Longs | None = None) -> Longs:
