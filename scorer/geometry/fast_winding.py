@@ -25,6 +25,8 @@ from scorer.geometry.winding_bounds import dipole_tree, winding_with_bound
 
 THRESHOLD = 0.5
 """A point is inside when its absolute winding number is above this."""
+_TIE = 1e-9
+"""Numbers this near are one half, which a point in the plane of a flat opening has: not above."""
 
 _LONG_BOUNDARY = 3000
 """Edges of a boundary from which on the dipole tree is faster."""
@@ -61,7 +63,7 @@ def wound_points(
         rim, edges = np.unique(boundary, return_inverse=True)
         places = np.ascontiguousarray(vertices[rim].T, dtype=np.float64)
         numbers = numbers_by_rays(boxes, corners, places, edges.reshape(-1, 2), points)
-        wound = np.abs(numbers) > THRESHOLD
+        wound = np.abs(numbers) > THRESHOLD + _TIE
         rest = np.flatnonzero(np.isnan(numbers))
     else:
         wound = np.zeros(len(points), dtype=bool)
@@ -72,7 +74,7 @@ def wound_points(
         rest = rest[answer < 0]
     if len(rest):
         used = np.unique(faces)
-        wound[rest] = np.abs(winding_numbers(vertices, faces, used, points[rest])) > THRESHOLD
+        wound[rest] = np.abs(winding_numbers(vertices, faces, used, points[rest])) > THRESHOLD + _TIE
     return wound
 
 

@@ -98,6 +98,20 @@ def test_rays_give_the_winding_number(name: str) -> None:
     np.testing.assert_allclose(numbers[told], expected[told], rtol=0, atol=1e-9)
 
 
+@pytest.mark.parametrize("long_boundary", [3000, 0])
+def test_points_in_the_plane_of_an_opening_are_outside(
+    long_boundary: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their winding number is one half, whatever rounding makes of it."""
+    monkeypatch.setattr(fast_winding, "_LONG_BOUNDARY", long_boundary)
+    body = solid(GRID_BOX.vertices, GRID_BOX.faces[GRID_BOX.triangles_center[:, 2] < 0.49])
+    x, y = np.meshgrid(np.linspace(-0.4, 0.4, 9), np.linspace(-0.37, 0.41, 9))
+    for height, inside in ((0.5, False), (0.49, True), (0.51, False)):
+        points = np.stack([x.ravel(), y.ravel(), np.full(81, height)], axis=1)
+        wound = fast_winding.wound_points(body.vertices, body.faces, points, body.boundary, *body.tree)
+        assert (wound == inside).all()
+
+
 def test_ray_along_an_edge_is_left_open() -> None:
     """The ray from the origin goes through the corner that three faces share; the answer is still right."""
     ray = np.array([1.0, 0.0137, 0.0291])
