@@ -7,7 +7,6 @@ protocol 4dcb-1, analytic flow.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numba
@@ -15,9 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from contract.constants import SEED
-from scorer.analytic.material import Archive, Columns, carried, materials_of
+from scorer.analytic.material import Columns, carried
 from scorer.analytic.pixels import Drawn, Geometry, draw, image_points, same_topology, to_camera, to_world
 from scorer.geometry.raster_cpu import camera_points
+from scorer.liquid.tracers import materials_of
 
 Floats = NDArray[np.float32]
 Mask = NDArray[np.bool_]
@@ -37,14 +37,12 @@ class FlowDetail:
     unreached: int = 0
 
 
-def frame_flow(
-    world: Geometry, frame: int, stride: int = 1, materials: Sequence[Archive] | None = None
-) -> tuple[Floats, Mask, FlowDetail]:
+def frame_flow(world: Geometry, frame: int, stride: int = 1) -> tuple[Floats, Mask, FlowDetail]:
     """Flow float32 (H, W, 2) in pixels ``(u, v)`` from ``frame`` to ``frame + stride``, where it is known
     (H, W) bool (elsewhere the flow is 0), and how it came about.
 
-    materials : the world's by default. A ``stride`` below 1 acts as 1. Past the last frame, or with nothing
-    present, nothing is known.
+    A ``stride`` below 1 acts as 1. Past the last frame, or with nothing present, nothing is known. Material
+    is only asked for when some object needs it. Raises what ``scorer.liquid.tracers.materials_of`` does.
     """
     later = frame + max(1, int(stride))
     detail = FlowDetail()
@@ -63,7 +61,7 @@ def frame_flow(
         flow.reshape(-1, 2), valid.reshape(-1),
     )  # fmt: skip
     for row in follow:
-        columns = Columns(materials_of(world) if materials is None else materials, drawn.parts[row][0])
+        columns = Columns(materials_of(world), drawn.parts[row][0])
         _follow(world, drawn, row, now, columns, (frame, later), (flow, valid), detail)
     return flow, valid, detail
 

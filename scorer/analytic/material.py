@@ -7,13 +7,16 @@ Source: protocol 4dcb-1, analytic flow and analytic tracks.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
 
 import numba
 import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial import cKDTree
+
+from scorer.geometry.raster_cpu import default_threads
 
 Floats = NDArray[np.float32]
 Doubles = NDArray[np.float64]
@@ -31,6 +34,8 @@ _NEAREST = 1e-9
 _GRID_LIMIT = 1 << 20
 """Cells a side of the grid that sorts columns; three such indices fit one int64."""
 _FAR = float(1 << 62)
+_PART = 1 << 14
+"""Voxels that a thread works on at a time."""
 
 
 class Archive(Protocol):
@@ -96,7 +101,20 @@ def displacements(at: Doubles, now: Floats, later: Floats, typical: float) -> tu
     keys = (cells[:, 2] * sides[1] + cells[:, 1]) * sides[0] + cells[:, 0]
     order = np.argsort(keys, kind="stable")
     out = np.zeros((len(at), 4))
-    _gather(at, columns[order], steps[order], keys[order], sides, low, edge, typical, out)
+    columns, steps, keys = columns[order], steps[order], keys[order]
+
+    def part(start: int) -> None:
+        rows = slice(start, start + _PART)
+        _gather(at[rows], columns, steps, keys, sides, low, edge, typical, out[rows])
+
+    starts = range(0, len(at), _PART)
+    threads = min(default_threads(), len(starts))
+    if threads > 1:
+        with ThreadPoolExecutor(threads) as pool:
+            list(pool.map(part, starts))
+    else:
+        for start in starts:
+            part(start)
     return out[:, :3] / np.maximum(out[:, 3:], 1e-12), out[:, 3]
 
 
@@ -176,13 +194,3 @@ def _numbered(cells: Longs) -> Longs:
         part = np.unique(cells[:, axis], return_inverse=True)[1]
         number = np.unique(number * (int(part.max()) + 1) + part, return_inverse=True)[1].astype(np.int64)
     return number
-
-
-def materials_of(world: _World) -> Sequence[Archive]:
-    """The dynamics archives in order of file name."""
-    return tuple(world.materials)
-
-
-class _World(Protocol):
-    @property
-    def materials(self) -> Sequence[Archive]: ...

@@ -6,7 +6,6 @@ Source: protocol 4dcb-1, analytic tracks.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -14,9 +13,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from contract.constants import NEAR, sampled_frames
-from scorer.analytic.material import PROBE, REACH, Archive, Columns, materials_of, nearest_columns
+from scorer.analytic.material import PROBE, REACH, Columns, nearest_columns
 from scorer.analytic.pixels import Drawn, Geometry, draw, image_points, same_topology
 from scorer.geometry.raster import rasterize
+from scorer.liquid.tracers import materials_of
 
 Floats = NDArray[np.float32]
 Doubles = NDArray[np.float64]
@@ -30,22 +30,21 @@ FLOOR = 0.01
 """The same in metres, at least."""
 
 
-def track_points(
-    world: Geometry, queries: ArrayLike, stride: int = 1, materials: Sequence[Archive] | None = None
-) -> tuple[Floats, Mask]:
+def track_points(world: Geometry, queries: ArrayLike, stride: int = 1) -> tuple[Floats, Mask]:
     """Tracks float32 (Q, F', 2) in pixels and visibility bool (Q, F') on the sampled frames 0, s, 2s, …
 
-    queries : (Q, 3), birth frame and pixel coordinates ``(t, x, y)``. materials : the world's by default.
+    queries : (Q, 3), birth frame and pixel coordinates ``(t, x, y)``.
 
     NaN where there is no point: before birth, once the mesh changed or the material died, and for a query
     that hits nothing or whose object's material is too far. Raises ``IndexError`` for a query whose rounded
-    pixel lies outside the image or whose frame is not there.
+    pixel lies outside the image or whose frame is not there, and what
+    ``scorer.liquid.tracers.materials_of`` does.
     """
     points = np.asarray(queries, np.float32).reshape(-1, 3)
     frames = sampled_frames(world.frames, stride)
     tracks = np.full((len(points), len(frames), 2), np.nan, np.float32)
     visible = np.zeros((len(points), len(frames)), np.bool_)
-    paths = _plant(world, points, materials_of(world) if materials is None else materials)
+    paths = _plant(world, points)
     for frame in range(min((path.birth for path in paths), default=world.frames), world.frames):
         for path in paths:
             if path.birth <= frame:
@@ -128,7 +127,7 @@ class _OnMaterial:
         return found
 
 
-def _plant(world: Geometry, points: Floats, materials: Sequence[Archive]) -> list[_Path]:
+def _plant(world: Geometry, points: Floats) -> list[_Path]:
     """Paths of the queries that hit something, grouped by birth frame and object."""
     column, row = (np.rint(points[:, axis]).astype(np.int64) for axis in (1, 2))
     birth = points[:, 0].astype(np.int64)
@@ -144,13 +143,11 @@ def _plant(world: Geometry, points: Floats, materials: Sequence[Archive]) -> lis
         drawn = draw(world, int(frame))
         if drawn is not None:
             born = np.flatnonzero(birth == frame)
-            paths += _plant_frame(world, drawn, int(frame), born, pixels[born], materials)
+            paths += _plant_frame(world, drawn, int(frame), born, pixels[born])
     return paths
 
 
-def _plant_frame(
-    world: Geometry, drawn: Drawn, frame: int, queries: Longs, pixels: Longs, materials: Sequence[Archive]
-) -> list[_Path]:
+def _plant_frame(world: Geometry, drawn: Drawn, frame: int, queries: Longs, pixels: Longs) -> list[_Path]:
     face, b0, b1 = drawn.buffers()
     hit = face[pixels] >= 0
     queries, pixels = queries[hit], pixels[hit]
@@ -167,7 +164,7 @@ def _plant_frame(
             weights = np.stack([p, q, np.float32(1) - (p + q)], axis=1)
             paths.append(_OnMesh(rows, frame, number, (vertices, faces), corners, weights))
         else:
-            found = _tie(drawn, int(row), frame, rows, places, Columns(materials, number))
+            found = _tie(drawn, int(row), frame, rows, places, Columns(materials_of(world), number))
             paths += [found] if found is not None else []
     return paths
 

@@ -20,7 +20,6 @@ from contract.constants import SEED, sampled_frames
 from contract.names import FLOW
 from contract.states import REFERENCE_EMPTY
 from scorer.analytic.flow import frame_flow
-from scorer.analytic.material import materials_of
 from scorer.estimates import FlowEstimate, flow_estimate
 from scorer.geometry.distances import semd
 from scorer.metrics.base import Measurement
@@ -115,9 +114,8 @@ def gather(estimate: FlowEstimate, world: World) -> Statistics:
     statistics = Statistics(
         frame_store((*size, 2), np.float16), frame_store(size, np.bool_), frame_store(size, np.bool_)
     )
-    materials = materials_of(world)
     for step in range(steps):
-        ours, known, _ = frame_flow(world, samples[step], estimate.stride, materials)
+        ours, known, _ = frame_flow(world, samples[step], estimate.stride)
         theirs, given = estimate.step(step)
         reading = read_step(theirs, given, ours, known)
         statistics.flow[step] = np.clip(ours, -_LARGEST, _LARGEST)
@@ -144,8 +142,10 @@ def read_step(theirs: Floats, given: Mask, ours: Floats, known: Mask) -> StepRea
     reference_moves = _moving(theirs)
     both = given & known
     evaluated = both & (reference_moves | _moving(ours))
-    if evaluated.any():
-        return StepReading(OK, evaluated, flow_gap(theirs[evaluated], ours[evaluated]))
+    pixels = drawn(np.flatnonzero(evaluated))
+    if len(pixels):
+        gap = flow_gap(theirs.reshape(-1, 2)[pixels], ours.reshape(-1, 2)[pixels])
+        return StepReading(OK, evaluated, gap)
     if not given.any():
         status = NO_REFERENCE
     elif not both.any() or (given & reference_moves).any():
@@ -155,13 +155,18 @@ def read_step(theirs: Floats, given: Mask, ours: Floats, known: Mask) -> StepRea
     return StepReading(status, evaluated, None)
 
 
+def drawn(pixels: NDArray[np.int64]) -> NDArray[np.int64]:
+    """All of ``pixels`` (n,), or ``SAMPLE`` of them in an order that only n decides."""
+    if len(pixels) <= SAMPLE:
+        return pixels
+    chosen: NDArray[np.int64] = pixels[np.random.default_rng(SEED).permutation(len(pixels))[:SAMPLE]]
+    return chosen
+
+
 def flow_gap(reference: Floats, submission: Floats) -> float | None:
     """Sliced Wasserstein distance of two sets of vectors (n, 2) over the sum of their root mean squares, at
-    most 1; None when nothing moves. Of more than ``SAMPLE`` pixels, as many are drawn, the same of both.
+    most 1; None when nothing moves.
     """
-    if len(reference) > SAMPLE:
-        drawn = np.random.default_rng(SEED).permutation(len(reference))[:SAMPLE]
-        reference, submission = reference[drawn], submission[drawn]
     scale = _root_mean_square(reference) + _root_mean_square(submission)
     if scale <= 0:
         return None

@@ -10,6 +10,8 @@ from estimates import EMPTY, MemoryMaterial, MemoryWorld, moving_world, scene_s_
 from raster_scenes import grid, random_camera
 
 from contract.constants import SEED
+from scorer.analytic import flow as flow_module
+from scorer.analytic import material
 from scorer.analytic.flow import frame_flow
 from scorer.analytic.material import carried, displacements, nearest_columns
 from scorer.geometry.raster import rasterize_raw
@@ -231,6 +233,15 @@ def test_the_draw_of_the_probe_is_repeatable():
     assert first.tobytes() == second.tobytes()
 
 
+def test_threads_do_not_change_a_bit(monkeypatch):
+    monkeypatch.setattr(material, "_PART", 64)
+    found = []
+    for threads in (1, 2, 5):
+        monkeypatch.setattr(material, "default_threads", lambda threads=threads: threads)
+        found.append(frame_flow(torn_world(2), 0)[0].tobytes())
+    assert len(set(found)) == 1
+
+
 def test_displacements_equal_the_double_loop_at_any_spread():
     rng = np.random.default_rng(3)
     for spread in (1.0, 30.0, 1e6):
@@ -263,3 +274,23 @@ def test_nearest_column_is_the_first_of_equal_ones():
     distance, index = nearest_columns(np.float32([[1, 0, 0.5], [4, 0, 0]]), columns)
     assert index.tolist() == [1, 0]
     assert distance.tolist() == [0.5, 1.0]
+
+
+def test_material_is_only_asked_for_when_needed_and_tracers_count(monkeypatch):
+    """A liquid's tracers are costly to extract; ``materials_of`` gives them after the archives."""
+
+    def costly(_: object) -> tuple[MemoryMaterial, ...]:
+        raise AssertionError("not needed")
+
+    monkeypatch.setattr(flow_module, "materials_of", costly)
+    assert frame_flow(moving_world(3), 0)[1].all()
+    world = scene_s_world()
+    expected = frame_flow_with(monkeypatch, world, world.materials)
+    archives, tracers = (world.materials[0],), world.materials[1]
+    world.materials = (*archives, MemoryMaterial((3,), tracers.pos[:, :0]))  # keeps the id among the moving
+    assert (frame_flow_with(monkeypatch, world, (*archives, tracers)) == expected).all()
+
+
+def frame_flow_with(monkeypatch, world, materials) -> np.ndarray:
+    monkeypatch.setattr(flow_module, "materials_of", lambda _: materials)
+    return frame_flow(world, 0)[0]

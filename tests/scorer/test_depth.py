@@ -14,7 +14,7 @@ from scipy.ndimage import map_coordinates
 from scorer import scratch
 from scorer.estimates import EstimateError
 from scorer.geometry.raster import rasterize
-from scorer.metrics.depth import downsample, frame_reading, measure, normalise, trimmed_mean, upsample
+from scorer.metrics.depth import downsample, frame_reading, measure, median, normalise, trimmed_mean, upsample
 
 
 def frame_g5():
@@ -160,6 +160,14 @@ def test_a_flat_frame_does_not_divide_by_zero():
     reading = frame_reading(flat, flat, flat > 0)
     assert reading.error == 0.0
     assert normalise(flat.ravel())[2] == 1e-8
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 10, 101, 1000])
+def test_median_equals_numpy_s(count):
+    values = np.random.default_rng(count).normal(size=count).astype(np.float32)
+    values[::3] = values[0]  # ties
+    assert median(values) == np.median(values)
+    assert median(values).dtype == np.float32
 
 
 def test_the_largest_hundredth_is_left_out():
