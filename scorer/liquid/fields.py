@@ -73,7 +73,9 @@ def read_fields(world: World, manifest: Manifest, bake: Bake) -> Fields:
     for number in manifest.liquid_ids:
         if world.lifetime(number).stop > count:
             raise ValueError(f"{world.path}: liquid mesh extends past the cached timeline")
-    bits = np.zeros((count, -(-bake.cells // 8)), np.uint8)
+    # One row at a time: a bake that boasts of its size fails for want of data, not of memory.
+    bits: list[NDArray[np.uint8]] = []
+    dry = np.zeros(-(-bake.cells // 8), np.uint8)
     with tempfile.TemporaryFile(prefix="4dcb-liquid-") as scratch, Helper(bake.dims) as helper:
         phi = np.empty(bake.cells, np.float32)
         for frame in range(count):
@@ -84,12 +86,14 @@ def read_fields(world: World, manifest: Manifest, bake: Bake) -> Fields:
                 _keep(scratch, read_velocity(bake.velocity_path(frame), bake.dims), frame)
             if mesh is not None:
                 helper.answer(phi, f"{world.path}: liquid mesh of frame {frame}")
-                bits[frame] = wet_bits(phi)
+                bits.append(wet_bits(phi))
+            else:
+                bits.append(dry)
             if bake.in_vdb:
                 _keep(scratch, _from_vdb(helper, bake, frame), frame)
         scratch.flush()
         velocity = np.memmap(scratch, np.float32, "r", shape=(count, *bake.dims, 3))
-    return Fields(velocity, np.array(bake.times), bits)
+    return Fields(velocity, np.array(bake.times), np.stack(bits))
 
 
 def grid_mesh(world: World, manifest: Manifest, voxel: float, frame: int) -> tuple[Floats, Ints] | None:
