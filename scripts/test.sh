@@ -17,6 +17,17 @@ echo "== ruff"
 echo "== mypy"
 "$PYTHON" -m mypy
 
+echo "== scorer-vdb"
+# A compiler and OpenVDB make the helper that reads liquid caches.
+if [ ! -e /usr/include/openvdb/openvdb.h ] && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+    apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
+        g++ libopenvdb-dev libboost-dev libtbb-dev libimath-dev >/dev/null
+fi
+helper="$VENV/bin/scorer-vdb"
+if [ ! -x "$helper" ] || [ scorer/vdb.cpp -nt "$helper" ]; then
+    scripts/build_vdb.sh "$helper" || echo "scorer-vdb was not built: tests of liquids will be skipped (in CI they fail)"
+fi
+
 echo "== engines"
 started=0
 if [ -z "${DOCKER_HOST:-}" ] && settings="$(scripts/engines.sh start)"; then
@@ -27,4 +38,5 @@ stop_engines() { [ "$started" = 0 ] || scripts/engines.sh stop || true; }
 trap stop_engines EXIT
 
 echo "== pytest"
-"$PYTHON" -m pytest "$@"
+# Two workers: the suite's tests start processes and containers of their own, and wait a lot.
+"$PYTHON" -m pytest -n "${PYTEST_WORKERS:-2}" --dist loadfile "$@"
