@@ -10,6 +10,9 @@ Registry = Mapping[str, str]
 BUILT: Registry = {
     "dynamic_iou": "scorer.metrics.dynamic_iou",
     "scene_3d": "scorer.metrics.scene_3d",
+    "trajectory": "scorer.metrics.trajectory",
+    "dynamics": "scorer.metrics.dynamics",
+    "occupancy": "scorer.metrics.occupancy",
     "interpenetration": "scorer.metrics.interpenetration",
     "mesh": "scorer.metrics.mesh",
     "flow": "scorer.metrics.flow",
