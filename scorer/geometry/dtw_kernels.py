@@ -9,12 +9,14 @@ import numpy as np
 from numba import njit
 
 LANES = 64
+ROWS = 4
+"""Rows of a table that are filled in one sweep over its columns."""
 LARGEST = np.float32(1e12)
 """Coordinates are held within ±LARGEST, so that no sum of distances reaches what stands for outside."""
 _OUTSIDE = np.float32(1e30)
 """Value of cells off the table."""
 _NOWHERE = np.float32(1e18)
-"""Coordinate of a row that no warp passes through."""
+"""Coordinate of a row that no warp passes through: its cells cost more than any path, less than outside."""
 _ONE = np.float32(1.0)
 _CHECK = 16
 """Rows between two looks whether all pairs can be given up (a look costs a thirtieth of a row)."""
@@ -23,68 +25,60 @@ _FAST = {"contract", "nnan", "ninf", "nsz"}
 
 
 @njit(cache=True, nogil=True, fastmath=_FAST)
-def _two_rows(
+def _next_rows(
     x: np.ndarray, i: int, y: np.ndarray, columns: int, value: np.ndarray, steps: np.ndarray
 ) -> None:
-    """Rows i and i + 1 of every lane's table, column by column: the row above is read and written once for
-    both.
+    """Four rows of every lane's table from row i on, column by column: the row above is read, and the last
+    one written, once for all of them.
 
-    ``carry`` holds what a lane takes along: value and steps of the cells up-left, left in the first and left
-    in the second row (0–5), and the two rows' points (6–11). It is made here because a compiler that knows
-    that nothing else points to it works on many lanes at once; as an argument it costs a factor of eight.
+    ``carry`` holds what a lane takes along: value and steps of the cell up-left of the first row, then of the
+    cell to the left in each row, then each row's point. It is made here because a compiler that knows that
+    nothing else points to it works on many lanes at once; as an argument it costs a factor of eight.
     """
-    carry = np.empty((12, LANES), np.float32)
+    carry = np.empty((2 + 5 * ROWS, LANES), np.float32)
     for k in range(LANES):
         carry[0, k] = value[0, k]
         carry[1, k] = 0.0
-        carry[2, k] = value[0, k] if i > 0 else _OUTSIDE - value[0, k]
-        carry[3, k] = 0.0
-        carry[4, k] = _OUTSIDE
-        carry[5, k] = 0.0
         value[0, k] = _OUTSIDE
-        for axis in range(3):
-            carry[6 + axis, k] = x[i, axis, k]
-            carry[9 + axis, k] = x[i + 1, axis, k]
+        for r in range(ROWS):
+            carry[2 + 2 * r, k] = _OUTSIDE
+            carry[3 + 2 * r, k] = 0.0
+            for axis in range(3):
+                carry[2 + 2 * ROWS + 3 * r + axis, k] = x[i + r, axis, k]
+            # The first of a path's rows begins beside the corner, wherever it stands among the four.
+            if r < ROWS - 1 and x[i + r, 0, k] == _NOWHERE and x[i + r + 1, 0, k] != _NOWHERE:
+                carry[2 + 2 * r, k] = 0.0
     for j in range(columns):
         for k in range(LANES):
             px = y[j, 0, k]
             py = y[j, 1, k]
             pz = y[j, 2, k]
-            dx = px - carry[6, k]
-            dy = py - carry[7, k]
-            dz = pz - carry[8, k]
-            left = carry[2, k]
-            left_steps = carry[3, k]
-            best = left
-            count = left_steps
             up = value[j + 1, k]
             up_steps = steps[j + 1, k]
-            count = up_steps if up < best else count
-            best = up if up < best else best
             diagonal = carry[0, k]
-            count = carry[1, k] if diagonal < best else count
-            best = diagonal if diagonal < best else best
+            diagonal_steps = carry[1, k]
             carry[0, k] = up
             carry[1, k] = up_steps
-            first = best + np.sqrt(dx * dx + dy * dy + dz * dz)
-            first_steps = count + _ONE
-            carry[2, k] = first
-            carry[3, k] = first_steps
-            dx = px - carry[9, k]
-            dy = py - carry[10, k]
-            dz = pz - carry[11, k]
-            best = carry[4, k]
-            count = carry[5, k]
-            count = first_steps if first < best else count
-            best = first if first < best else best
-            count = left_steps if left < best else count
-            best = left if left < best else best
-            second = best + np.sqrt(dx * dx + dy * dy + dz * dz)
-            second_steps = count + _ONE
-            carry[4, k] = second
-            carry[5, k] = second_steps
-            value[j + 1, k] = second
-            steps[j + 1, k] = second_steps
+            for r in range(ROWS):
+                dx = px - carry[2 + 2 * ROWS + 3 * r, k]
+                dy = py - carry[3 + 2 * ROWS + 3 * r, k]
+                dz = pz - carry[4 + 2 * ROWS + 3 * r, k]
+                left = carry[2 + 2 * r, k]
+                left_steps = carry[3 + 2 * r, k]
+                best = left
+                count = left_steps
+                count = up_steps if up < best else count
+                best = up if up < best else best
+                count = diagonal_steps if diagonal < best else count
+                best = diagonal if diagonal < best else best
+                up = best + np.sqrt(dx * dx + dy * dy + dz * dz)
+                up_steps = count + _ONE
+                diagonal = left
+                diagonal_steps = left_steps
+                carry[2 + 2 * r, k] = up
+                carry[3 + 2 * r, k] = up_steps
+            value[j + 1, k] = up
+            steps[j + 1, k] = up_steps
 
 
 @njit(cache=True, nogil=True)
@@ -102,17 +96,18 @@ def _hopeless(value: np.ndarray, columns: int, limit: np.ndarray, least: np.ndar
 def _pack_rows(
     paths: np.ndarray, lengths: np.ndarray, chosen: np.ndarray, held: np.ndarray, x: np.ndarray
 ) -> None:
-    """Lanes of the first paths, (row, axis, lane). A path of odd length begins with a row that leads nowhere,
-    so that all end on a second row. ``held``: the path that each lane has already.
+    """Lanes of the first paths, (row, axis, lane). Rows that lead nowhere come first, so many that every path
+    ends on the last row of a sweep. ``held``: the path that each lane has already.
     """
     for k in range(LANES):
         path = chosen[k]
         if held[k] == path:
             continue
         held[k] = path
-        shift = lengths[path] % 2
+        shift = -lengths[path] % ROWS
         for axis in range(3):
-            x[0, axis, k] = _NOWHERE
+            for i in range(shift):
+                x[i, axis, k] = _NOWHERE
             for i in range(lengths[path]):
                 x[i + shift, axis, k] = paths[path, i, axis]
 
@@ -150,16 +145,16 @@ def _block(
     for k in range(LANES):
         found[k] = cap
         limit[k] = cap * np.float32(rows[k] + columns[k] - 1)
-        if rows[k] % 2 == 0:
+        if rows[k] % ROWS == 0:
             value[0, k] = 0.0
-    for i in range(0, height, 2):
-        _two_rows(x, i, y, width, value, steps)
+    for i in range(0, height, ROWS):
+        _next_rows(x, i, y, width, value, steps)
         for k in range(LANES):
-            if rows[k] == i + 2 or rows[k] == i + 1:
+            if i < rows[k] <= i + ROWS:
                 mean = value[columns[k], k] / steps[columns[k], k]
                 found[k] = min(mean, cap)
                 limit[k] = -_ONE
-        if i % _CHECK == _CHECK - 2 and _hopeless(value, width, limit, least):
+        if i % _CHECK == _CHECK - ROWS and _hopeless(value, width, limit, least):
             return
 
 
@@ -194,7 +189,7 @@ def align(
     paths : float32 (P, L, 3), finite. lengths : int64 (P,), at least 1. resting : bool (P,), whether a path
     stays where it is. first, second : int64 (pairs,). cap : float32. out : float32 (pairs,).
     """
-    x = np.zeros((paths_a.shape[1] + 2, 3, LANES), np.float32)
+    x = np.zeros((paths_a.shape[1] + ROWS, 3, LANES), np.float32)
     y = np.zeros((paths_b.shape[1], 3, LANES), np.float32)
     value = np.empty((paths_b.shape[1] + 1, LANES), np.float32)
     steps = np.empty((paths_b.shape[1] + 1, LANES), np.float32)
