@@ -9,7 +9,9 @@ from __future__ import annotations
 import io
 import math
 import os
+import re
 import stat
+import threading
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
@@ -38,6 +40,13 @@ bomb.
 """
 _MAX_HEADER = 10_000
 _KINDS = "biufU"
+_SIDE = rb"(?:0|[1-9][0-9]{0,17})"
+_USUAL = re.compile(
+    rb"\{'descr': '([<>|=]?[A-Za-z][0-9]{0,9})', 'fortran_order': (True|False), "
+    rb"'shape': \(((?:%(n)b,(?: ?%(n)b(?:, ?%(n)b)*,?)?)?)\), ?\} *\n?" % {b"n": _SIDE}
+)
+"""Headers as NumPy writes them."""
+_PARSING = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -251,15 +260,10 @@ def _header(stream: Stream, member: Member, name: str) -> Header:
     if length > min(_MAX_HEADER, member.size - 8 - width):
         raise ArchiveError(f"member {name!r} has a header of {length} bytes")
     text = start + length_bytes + stream.read(length)
-    reader = io.BytesIO(text)
     try:
-        version = np.lib.format.read_magic(reader)
-        parse: Any = (
-            np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-        )
-        shape, fortran, dtype = parse(reader)
+        shape, fortran, dtype = _parse(text, 8 + width)
     except Exception as error:
-        # Whatever NumPy's parser trips over (SyntaxError, RecursionError, MemoryError …) is a bad header.
+        # Whatever the parsers trip over (SyntaxError, RecursionError, MemoryError …) is a bad header.
         raise ArchiveError(f"member {name!r} has an unreadable header ({type(error).__name__})") from error
     if dtype.hasobject:
         raise ArchiveError(f"member {name!r} holds pickled Python objects, which are never read")
@@ -273,6 +277,24 @@ def _header(stream: Stream, member: Member, name: str) -> Header:
         declared = f"shape {_shape(shape)} of {dtype} ({_size(header.nbytes)})"
         raise ArchiveError(f"member {name!r} declares {declared} but holds {_size(held)}")
     return header
+
+
+def _parse(text: bytes, start: int) -> tuple[tuple[Any, ...], bool, np.dtype[Any]]:
+    """Shape, order and type from a whole header, its dictionary beginning at ``start``."""
+    usual = _USUAL.fullmatch(text, start)
+    if usual is not None:
+        shape = tuple(int(side) for side in usual[3].split(b",") if side.strip())
+        return shape, usual[2] == b"True", np.dtype(usual[1].decode("ascii"))
+    # NumPy's parser rests on Python's, which now and then fails in several threads at once (CPython 3.11):
+    # a sound archive must not be called broken for that.
+    with _PARSING:
+        reader = io.BytesIO(text)
+        version = np.lib.format.read_magic(reader)
+        parse: Any = (
+            np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+        )
+        found: tuple[tuple[Any, ...], bool, np.dtype[Any]] = parse(reader)
+        return found
 
 
 def _shape(shape: tuple[int, ...]) -> str:

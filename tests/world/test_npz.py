@@ -227,3 +227,59 @@ def test_zip64_records(tmp_path: Path) -> None:
         with archive.open(zipfile.ZipInfo("x.npy"), "w", force_zip64=True) as stream:
             stream.write(buffer.getvalue())
     assert np.array_equal(read_all(tmp_path / "a.npz")["x"], np.arange(5))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{'shape': (2, 3), 'fortran_order': False, 'descr': '<f4'}",
+        '{"descr": "<f4", "fortran_order": False, "shape": (2, 3,)}',
+        "{'descr': '<f4', 'fortran_order': False, 'shape': (2,3), }",
+        "  {'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }",
+    ],
+)
+def test_unusual_headers_are_read_as_numpy_reads_them(tmp_path: Path, text: str) -> None:
+    member = b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text.encode() + bytes(24)
+    packed(tmp_path / "a.npz", member)
+    with np.load(tmp_path / "a.npz") as archive:
+        expected = archive["x"]
+    assert np.array_equal(read_all(tmp_path / "a.npz")["x"], expected)
+
+
+@PLAIN
+@given(st.text("{}'(),: 0123456789<f4|OuiTrueFalse_descrshapefortran_order[]\n-", max_size=60), st.booleans())
+def test_headers_are_judged_as_numpy_judges_them(tmp_path: Path, text: str, inside: bool) -> None:
+    """Never more lenient than NumPy, and the same answer where both read it."""
+    if inside:
+        text = f"{{'descr': '<f4', 'fortran_order': False, 'shape': ({text}), }}"
+    member = b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text.encode()
+    packed(tmp_path / "a.npz", member)
+    try:
+        ours = read_all(tmp_path / "a.npz")["x"]
+    except ArchiveError:
+        return
+    with np.load(tmp_path / "a.npz") as archive:
+        assert archive["x"].shape == ours.shape
+
+
+def test_numpys_headers_never_reach_pythons_parser(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """CPython 3.11's parser fails at random when several threads use it."""
+
+    def refuse(*_: object) -> None:
+        raise AssertionError
+
+    arrays = {
+        "a": np.zeros((2, 3), "f4"),
+        "b": np.zeros(4, ">i2"),
+        "c": np.float64(1),
+        "d": np.zeros((0, 3), "i4"),
+    }
+    np.savez(
+        tmp_path / "a.npz", **arrays, e=np.asfortranarray(np.eye(3)), f=np.array(["ab"]), g=np.zeros(1, "?")
+    )
+    expected = dict(np.load(tmp_path / "a.npz"))
+    monkeypatch.setattr("ast.literal_eval", refuse)
+    monkeypatch.setattr(np.lib.format, "read_array_header_1_0", refuse)
+    read = read_all(tmp_path / "a.npz")
+    assert all(np.array_equal(read[name], expected[name]) for name in expected)
+    assert {name: array.dtype for name, array in read.items()} == {n: a.dtype for n, a in expected.items()}
