@@ -10,8 +10,9 @@ import pytest
 from sampling_scenes import CUBE, CUBE_FACES, Archive, moved, random_material, sheet, swept, uv_sphere
 
 from scorer.geometry.sampling import following
+from scorer.geometry.sampling.affine import affine_motions
 from scorer.geometry.sampling.calibration import fullest_frame, voxel_edge
-from scorer.geometry.sampling.following import Interior, affine_motions
+from scorer.geometry.sampling.following import Interior
 from scorer.geometry.sampling.mean_value import Cage, mean_value_weights
 from scorer.geometry.sampling.sampler import ColumnSamples, FrameSamples, frame_samples
 from scorer.geometry.sampling.shells import ShellSamples

@@ -15,6 +15,7 @@ from sampling_scenes import CUBE, CUBE_FACES, sheet, uv_sphere
 from scorer.geometry.sampling import enclosure
 from scorer.geometry.sampling.enclosure import inside_cells
 from scorer.geometry.sampling.shells import Shape
+from scorer.geometry.sampling.solid_angles import inside_by_sum
 from scorer.geometry.sampling.topology import Shells
 from scorer.geometry.sampling.voxels import MAX_VOXELS, Box, cells, jitter, thin
 
@@ -180,7 +181,7 @@ def test_winding_of_a_cube(point: tuple[float, ...], expected: float) -> None:
     corners = (CUBE - 0.5).astype(np.float32)
     points = np.array([point], np.float32)
     assert naive.winding(corners[CUBE_FACES], points[0], np.float32) == pytest.approx(expected, abs=2e-6)
-    assert enclosure._inside_by_sum(corners, CUBE_FACES, points)[0] == (expected > 0.5)
+    assert inside_by_sum(corners, CUBE_FACES, points)[0] == (expected > 0.5)
 
 
 def test_exploded_shells_overflow_quietly() -> None:

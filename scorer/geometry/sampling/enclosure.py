@@ -18,6 +18,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from scorer.geometry.sampling.solid_angles import INSIDE, NEAR_FACE, inside_by_sum, winding_by_turns
 from scorer.geometry.sampling.voxels import Box, centres
 
 Doubles = NDArray[np.float64]
@@ -25,13 +26,8 @@ Longs = NDArray[np.int64]
 Ints = NDArray[np.int32]
 Mask = NDArray[np.bool_]
 
-INSIDE = 0.5
 _NEAR_HALF = 1e-5
 """Distance of |w| from one half within which float32 may decide."""
-_NEAR_FACE = 5e-7
-"""Distance from a triangle, over the largest coordinate, within which float32 may decide."""
-_FACING = 1e-6
-"""|tan Ω/2| of a triangle seen under almost a hemisphere below which a point counts as next to it."""
 _LARGEST = 1e9
 """Coordinates above this make products of three lengths too large for comfort in float32."""
 _HIT_COST = 8.0
@@ -49,7 +45,7 @@ def inside_cells(
     """
     middle = centres(cell, h)
     if not np.abs(corners).max() < _LARGEST:
-        return _inside_by_sum(corners.astype(np.float32), faces, middle.astype(np.float32))
+        return inside_by_sum(corners.astype(np.float32), faces, middle.astype(np.float32))
     winding, doubtful = _winding(corners, faces, rim, box, number, middle, h)
     inside: Mask = np.abs(winding) > INSIDE
     doubtful |= np.abs(np.abs(winding) - INSIDE) < _NEAR_HALF
@@ -57,7 +53,7 @@ def inside_cells(
     rows = np.flatnonzero(doubtful)
     if len(rows):
         near = middle[rows].astype(np.float32)
-        inside[rows] = _inside_by_sum(corners.astype(np.float32), faces, near)
+        inside[rows] = inside_by_sum(corners.astype(np.float32), faces, near)
     return inside
 
 
@@ -66,7 +62,7 @@ def _winding(
 ) -> tuple[Doubles, Mask]:
     """Winding number float64 (Q,) and whether it needs another look."""
     if 2 * len(rim) >= len(faces) or _hits(corners, faces, rim, h) * _HIT_COST > len(middle) * len(faces):
-        return _turns(corners, faces, middle)
+        return winding_by_turns(corners, faces, middle)
     if not len(rim):
         count, doubtful = _crossings(corners, faces, box.base, box.counts, number, middle, h)
         return count.astype(np.float64), doubtful
@@ -76,7 +72,7 @@ def _winding(
     cap = np.column_stack([apex, rim[:, 1], rim[:, 0]])
     closed = np.concatenate([faces, cap])
     count, doubtful = _crossings(with_apex, closed, box.base, box.counts, number, middle, h)
-    seen, facing = _turns(with_apex, cap, middle)
+    seen, facing = winding_by_turns(with_apex, cap, middle)
     return count - seen, doubtful | facing
 
 
@@ -175,7 +171,7 @@ def _crossings(
                             blur = slack * (abs(dx) + abs(dy) + abs(z - az)) / abs(nz)
                         else:
                             z, blur = z_low, z_high - z_low
-                        blur += _NEAR_FACE * largest
+                        blur += NEAR_FACE * largest
                         q = begin
                         if end - begin > 16:
                             guess = math.floor((z - blur) / h) - base[2] - 1
@@ -214,7 +210,7 @@ def _mark_touching(
     its plane at one cell each, which is rarely near enough to be looked up.
     """
     full = len(number) == counts[0] * counts[1] * counts[2]
-    slack = _NEAR_FACE * np.abs(vertices).max()
+    slack = NEAR_FACE * np.abs(vertices).max()
     normal, cell = np.empty(3), np.empty(3, np.int64)
     for f in range(len(faces)):
         a, b, c = vertices[faces[f, 0]], vertices[faces[f, 1]], vertices[faces[f, 2]]
@@ -259,84 +255,3 @@ def _between(low: np.ndarray, point: np.ndarray, high: np.ndarray) -> Any:
 @njit(cache=True, nogil=True)
 def _lowest(x: float, h: float) -> Any:
     return math.floor(x / h)
-
-
-@njit(cache=True, nogil=True)
-def _turns(vertices: np.ndarray, faces: np.ndarray, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Winding number float64 (Q,) of each point summed over every face, and bool (Q,), whether it lies next
-    to one. Half angles are added by multiplying complex numbers and counting the turns of the product.
-    """
-    winding = np.empty(len(points))
-    near = np.zeros(len(points), np.bool_)
-    used = np.zeros(len(vertices), np.bool_)
-    for f in range(len(faces)):
-        for k in range(3):
-            used[faces[f, k]] = True
-    unit = np.zeros((len(vertices), 3))
-    largest = np.abs(vertices).max()
-    for q in range(len(points)):
-        for v in range(len(vertices)):
-            if used[v]:
-                x = vertices[v, 0] - points[q, 0]
-                y = vertices[v, 1] - points[q, 1]
-                z = vertices[v, 2] - points[q, 2]
-                length = math.sqrt(x * x + y * y + z * z)
-                if length <= _NEAR_FACE * largest:
-                    near[q] = True
-                scale = 1.0 / length if length > 0.0 else 0.0
-                unit[v, 0], unit[v, 1], unit[v, 2] = x * scale, y * scale, z * scale
-        real, imaginary, turns = 1.0, 0.0, 0
-        for f in range(len(faces)):
-            a, b, c = faces[f, 0], faces[f, 1], faces[f, 2]
-            ax, ay, az = unit[a, 0], unit[a, 1], unit[a, 2]
-            ux, uy, uz = unit[b, 0] - ax, unit[b, 1] - ay, unit[b, 2] - az
-            vx, vy, vz = unit[c, 0] - ax, unit[c, 1] - ay, unit[c, 2] - az
-            sine = ax * (uy * vz - uz * vy) + ay * (uz * vx - ux * vz) + az * (ux * vy - uy * vx)
-            wx, wy, wz = vx - ux, vy - uy, vz - uz
-            squares = ux * ux + uy * uy + uz * uz + vx * vx + vy * vy + vz * vz + wx * wx + wy * wy + wz * wz
-            cosine = 4.0 - 0.5 * squares  # 1 + a·b + b·c + c·a of unit vectors
-            if cosine < 1e-4 and abs(sine) <= _FACING * max(-cosine, 1e-3):
-                near[q] = True
-            if sine == 0.0:
-                continue
-            next_real = real * cosine - imaginary * sine
-            next_imaginary = real * sine + imaginary * cosine
-            if sine > 0.0:
-                if imaginary >= 0.0 and next_imaginary < 0.0:
-                    turns += 1
-            elif imaginary < 0.0 and next_imaginary >= 0.0:
-                turns -= 1
-            real, imaginary = next_real, next_imaginary
-            if f % 8 == 0:
-                size = abs(real) + abs(imaginary)
-                if size > 0.0:
-                    real /= size
-                    imaginary /= size
-        winding[q] = (math.atan2(imaginary, real) + 2.0 * math.pi * turns) / (2.0 * math.pi)
-    return winding, near
-
-
-@njit(cache=True, nogil=True)
-def _inside_by_sum(vertices: np.ndarray, faces: np.ndarray, points: np.ndarray) -> np.ndarray:
-    """bool (Q,): every triangle's angle in float32, summed."""
-    inside = np.empty(len(points), np.bool_)
-    whole = np.float32(2.0 * math.pi)
-    for q in range(len(points)):
-        x, y, z = points[q, 0], points[q, 1], points[q, 2]
-        total = 0.0
-        for f in range(len(faces)):
-            a, b, c = faces[f, 0], faces[f, 1], faces[f, 2]
-            ax, ay, az = vertices[a, 0] - x, vertices[a, 1] - y, vertices[a, 2] - z
-            bx, by, bz = vertices[b, 0] - x, vertices[b, 1] - y, vertices[b, 2] - z
-            cx, cy, cz = vertices[c, 0] - x, vertices[c, 1] - y, vertices[c, 2] - z
-            i, j, k = by * cz - bz * cy, bz * cx - bx * cz, bx * cy - by * cx
-            la = np.sqrt(ax * ax + ay * ay + az * az)
-            lb = np.sqrt(bx * bx + by * by + bz * bz)
-            lc = np.sqrt(cx * cx + cy * cy + cz * cz)
-            sine = np.float32(0.0) + ax * i + ay * j + az * k  # never −0, whose angle would be −π
-            ab, bc = ax * bx + ay * by + az * bz, bx * cx + by * cy + bz * cz
-            cosine = la * lb * lc + ab * lc + bc * la + (cx * ax + cy * ay + cz * az) * lb
-            total += np.float64(np.arctan2(sine, cosine))
-        share = np.float32(total) / whole
-        inside[q] = np.isfinite(share) and abs(share) > np.float32(INSIDE)
-    return inside

@@ -14,6 +14,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from scorer.geometry.sampling.affine import affine_motions, apply_maps, near_surface
 from scorer.geometry.sampling.mean_value import Cage, mean_value_weights
 from scorer.geometry.sampling.threads import in_blocks
 
@@ -30,13 +31,7 @@ WEIGHTS = 1 << 22
 _HISTORY = 1 << 22
 """Positions of columns that are read at a time."""
 _TILE = 64
-_VERTICES = 128
-_FIT_RMS, _FIT_MOST = 1.5e-7, 6e-7
-"""Largest residuals, in radii, of an affine motion: what rounding positions to float32 leaves."""
-_TOUCHING = 1e-4
-"""Distance from a triangle, over its size, within which its coordinates are worked out rather than assumed to
-reproduce affine maps.
-"""
+_VERTICES = 64
 
 
 class Moving(Protocol):
@@ -119,7 +114,7 @@ class Interior:
         affine = np.zeros(len(history), np.bool_)
         if self.closed:
             affine, maps = affine_motions(self.cage.corners, history)
-            _apply(maps, affine, self.points, out)
+            apply_maps(maps, affine, self.points, out)
             if affine.any():
                 touching = np.flatnonzero(near_surface(self.cage.corners, self.cage.faces, self.points))
                 self._combined(history, np.flatnonzero(affine), touching, alive, out)
@@ -162,131 +157,37 @@ def _product(weights: np.ndarray, columns: np.ndarray) -> np.ndarray:
     rows, size = weights.shape
     wide = columns.shape[1]
     out = np.zeros((rows, wide))
-    acc = np.empty((4, _TILE))
+    tile = np.zeros((_VERTICES, _TILE))
     for c0 in range(0, wide, _TILE):
         for v0 in range(0, size, _VERTICES):
-            v1 = min(v0 + _VERTICES, size)
-            for s0 in range(0, rows, 4):
-                many = min(4, rows - s0)
-                for k in range(many):
-                    for c in range(_TILE):
-                        acc[k, c] = out[s0 + k, c0 + c]
-                if many == 4:
-                    for v in range(v0, v1):
-                        w0, w1 = np.float64(weights[s0, v]), np.float64(weights[s0 + 1, v])
-                        w2, w3 = np.float64(weights[s0 + 2, v]), np.float64(weights[s0 + 3, v])
-                        for c in range(_TILE):
-                            p = np.float64(columns[v, c0 + c])
-                            acc[0, c] += w0 * p
-                            acc[1, c] += w1 * p
-                            acc[2, c] += w2 * p
-                            acc[3, c] += w3 * p
-                else:
-                    for v in range(v0, v1):
-                        for k in range(many):
-                            w = np.float64(weights[s0 + k, v])
-                            for c in range(_TILE):
-                                acc[k, c] += w * np.float64(columns[v, c0 + c])
-                for k in range(many):
-                    for c in range(_TILE):
-                        out[s0 + k, c0 + c] = acc[k, c]
+            many = min(_VERTICES, size - v0)
+            for v in range(many):
+                for c in range(_TILE):
+                    tile[v, c] = columns[v0 + v, c0 + c]
+            for s in range(rows):
+                _accumulate(weights[s, v0 : v0 + many], tile, out[s, c0 : c0 + _TILE])
     return out
 
 
-def affine_motions(corners: Doubles, history: Floats) -> tuple[Mask, Doubles]:
-    """Which frames bool (t,) show the shell under an affine map of ``corners`` float64 (V, 3), and the maps
-    float64 (t, 3, 4), linear part and offset.
-
-    history : float32 (t, V, 3). The map of a frame is fitted by least squares and must leave no more than
-    rounding to float32 leaves. A flat shell has none.
-    """
-    middle = corners.mean(axis=0)
-    centred = corners - middle
-    gram = np.einsum("vi,vj->ij", centred, centred)
-    if not np.isfinite(gram).all() or np.linalg.cond(gram) > 1e8:
-        return np.zeros(len(history), np.bool_), np.zeros((len(history), 3, 4))
-    return _affine_fits(centred, middle, np.linalg.inv(gram), history)
-
-
 @njit(cache=True, nogil=True)
-def _affine_fits(
-    centred: np.ndarray, middle: np.ndarray, inverse: np.ndarray, history: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    frames, size = history.shape[:2]
-    fits = np.zeros(frames, np.bool_)
-    maps = np.zeros((frames, 3, 4))
-    for t in range(frames):
-        mean, cross = np.zeros(3), np.zeros((3, 3))
-        for v in range(size):
-            for axis in range(3):
-                mean[axis] += history[t, v, axis]
-        mean /= size
-        if not math.isfinite(mean[0] + mean[1] + mean[2]):
-            continue
-        for v in range(size):
-            for axis in range(3):
-                moved = history[t, v, axis] - mean[axis]
-                for k in range(3):
-                    cross[axis, k] += moved * centred[v, k]
-        linear = np.zeros((3, 3))
-        for axis in range(3):
-            for k in range(3):
-                for m in range(3):
-                    linear[axis, k] += cross[axis, m] * inverse[m, k]
-        most, squares = 0.0, np.zeros(3)
-        for v in range(size):
-            for axis in range(3):
-                residual = history[t, v, axis] - mean[axis]
-                for k in range(3):
-                    residual -= linear[axis, k] * centred[v, k]
-                squares[axis] += residual * residual
-                most = max(most, abs(residual))
-        fits[t] = most <= _FIT_MOST and squares.max() <= size * _FIT_RMS * _FIT_RMS
-        for axis in range(3):
-            maps[t, axis, 3] = mean[axis]
-            for k in range(3):
-                maps[t, axis, k] = linear[axis, k]
-                maps[t, axis, 3] -= linear[axis, k] * middle[k]
-    return fits, maps
-
-
-@njit(cache=True, nogil=True)
-def _apply(maps: np.ndarray, use: np.ndarray, points: np.ndarray, out: np.ndarray) -> None:
-    for t in range(len(maps)):
-        if use[t]:
-            m = maps[t]
-            for s in range(len(points)):
-                x, y, z = points[s, 0], points[s, 1], points[s, 2]
-                for axis in range(3):
-                    out[t, s, axis] = m[axis, 0] * x + m[axis, 1] * y + m[axis, 2] * z + m[axis, 3]
-
-
-def near_surface(corners: Doubles, faces: Ints, points: Doubles) -> Mask:
-    """bool (S,), which points lie so near a triangle that its plane could decide their coordinates."""
-    if not len(points):
-        return np.zeros(0, np.bool_)
-    order = np.argsort(points[:, 0], kind="stable")
-    return _near(corners, faces, points, order, points[order, 0].copy())
-
-
-@njit(cache=True, nogil=True)
-def _near(
-    corners: np.ndarray, faces: np.ndarray, points: np.ndarray, order: np.ndarray, sorted_x: np.ndarray
-) -> np.ndarray:
-    near = np.zeros(len(points), np.bool_)
-    for f in range(len(faces)):
-        a, b, c = corners[faces[f, 0]], corners[faces[f, 1]], corners[faces[f, 2]]
-        u, v = b - a, c - a
-        reach = max(np.abs(u).max(), np.abs(v).max(), np.abs(v - u).max())
-        slack = _TOUCHING * reach
-        nx, ny, nz = u[1] * v[2] - u[2] * v[1], u[2] * v[0] - u[0] * v[2], u[0] * v[1] - u[1] * v[0]
-        area = math.sqrt(nx * nx + ny * ny + nz * nz)
-        low, high = np.minimum(np.minimum(a, b), c) - slack, np.maximum(np.maximum(a, b), c) + slack
-        first = np.searchsorted(sorted_x, low[0])
-        while first < len(order) and sorted_x[first] <= high[0]:
-            p = points[order[first]]
-            if low[1] <= p[1] <= high[1] and low[2] <= p[2] <= high[2]:
-                away = abs(nx * (p[0] - a[0]) + ny * (p[1] - a[1]) + nz * (p[2] - a[2]))
-                near[order[first]] |= away <= slack * area
-            first += 1
-    return near
+def _accumulate(weights: np.ndarray, tile: np.ndarray, sums: np.ndarray) -> None:
+    """Add a few rows of the tile at a time to ``sums`` (tile,), one after the other."""
+    whole = len(weights) // 8 * 8
+    for v in range(0, whole, 8):
+        w0, w1 = np.float64(weights[v]), np.float64(weights[v + 1])
+        w2, w3 = np.float64(weights[v + 2]), np.float64(weights[v + 3])
+        w4, w5 = np.float64(weights[v + 4]), np.float64(weights[v + 5])
+        w6, w7 = np.float64(weights[v + 6]), np.float64(weights[v + 7])
+        for c in range(_TILE):
+            x = sums[c] + w0 * tile[v, c]
+            x = x + w1 * tile[v + 1, c]
+            x = x + w2 * tile[v + 2, c]
+            x = x + w3 * tile[v + 3, c]
+            x = x + w4 * tile[v + 4, c]
+            x = x + w5 * tile[v + 5, c]
+            x = x + w6 * tile[v + 6, c]
+            sums[c] = x + w7 * tile[v + 7, c]
+    for v in range(whole, len(weights)):
+        w = np.float64(weights[v])
+        for c in range(_TILE):
+            sums[c] += w * tile[v, c]

@@ -25,6 +25,8 @@ ROWS = 8192
 """Paths that are drawn of each side at most."""
 _POINTS = 1 << 18
 """Points whose visibility is decided at a time."""
+_PLACES = 1 << 22
+"""Positions that are worked out at a time."""
 _FRAMES = 32
 """Frames that are searched at a time for one at which a path is in view."""
 
@@ -72,8 +74,9 @@ class Born:
             low, high = np.searchsorted(chosen, [start, start + len(group)])
             part = group.subset(chosen[low:high] - start)
             start += len(group)
-            for first in range(0, self.frames if len(part) else 0, _FRAMES):
-                last = min(first + _FRAMES, self.frames)
+            step = max(1, _PLACES // max(1, len(part)))
+            for first in range(0, self.frames if len(part) else 0, step):
+                last = min(first + step, self.frames)
                 moved = part.track(first, last)
                 moved[~visible(moved, registration, reference)] = np.nan
                 out[done : done + len(part), first:last] = moved.transpose(1, 0, 2)
