@@ -5,8 +5,8 @@
 Enclosure: the cells of a box around a closed sphere and around an open, wavy sheet, 20,000 triangles each,
 beside the sum over every triangle, compiled and in NumPy. Coordinates: mean value coordinates of points
 inside the sphere. Sums over all pairs are timed on fewer points and scaled. Affine shortcut: following a
-rigid body with and without it. Whole takes: voxel edge, sampling at birth, following 8192 paths; peak memory is the
-process's so far. Times are single calls after one that compiles; other work on the machine adds.
+rigid body with and without it. Whole takes: voxel edge, sampling at birth, following 8192 paths; peak memory
+is the process's so far. Times are single calls after one that compiles; other work on the machine adds.
 """
 
 from __future__ import annotations
