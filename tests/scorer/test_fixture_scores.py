@@ -66,7 +66,8 @@ def test_detail_fields_of_the_reference(scored: Path, fixture_worlds: Path) -> N
     exact = ("dynamic_gt", "dynamic_pred", "dynamic_band_px", "mesh_components", "mesh_failures",
              "trajectory_paths", "trajectory_rows", "dynamics_frames", "dynamics_paths",
              "interpenetration_components", "interpenetration_frames", "track2d_queries", "track2d_moving",
-             "track2d_trackable", "flow_frames", "flow_frame_status", "depth_frames", "depth_resolution")  # fmt: skip
+             "track2d_trackable", "flow_frames", "flow_frame_status", "depth_frames",
+             "depth_resolution")  # fmt: skip
     close = ("trajectory_h", "scene_error", "occupancy_dtw_error", "track2d_dtw_error", "emd_step_score")
     compared = 0
     for run, fields in expected.items():
