@@ -50,7 +50,7 @@ def measure(scene: Scene) -> Measurement:
         "occupancy_dtw_score": None if error is None else occupancy_score(error),
         "occupancy_frames": kept,
     }
-    arrays = {"cross": cross, "frames": np.array(kept, np.int64)} if kept else {}
+    arrays: dict[str, NDArray[Any]] = {"cross": cross, "frames": np.array(kept, np.int64)} if kept else {}
     return Measurement(detail, {"occupancy": arrays})
 
 
