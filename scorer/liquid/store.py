@@ -11,8 +11,6 @@ import fcntl
 import hashlib
 import json
 import os
-import stat
-import tempfile
 import zipfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -23,6 +21,7 @@ from numpy.typing import NDArray
 
 from contract.names import ARCHIVE_SUFFIX, IDS_KEY, MESHES, POS_KEY, SOLVER, SOLVER_MANIFEST
 from contract.record import replacing
+from scorer.cachedir import private_directory
 from scorer.digest import digest
 from scorer.liquid.cache import Bake
 from scorer.liquid.manifest import Manifest
@@ -106,32 +105,7 @@ def cache_directory() -> Path:
         if not os.access(chosen, os.W_OK | os.X_OK):
             raise CacheUnavailable(f"{chosen}: cannot be written; set {VARIABLE}")
         return chosen
-    for candidate in _candidates():
-        if _private(candidate):
-            return candidate
-    return Path(tempfile.mkdtemp(prefix="4dcodebench-tracers-"))
-
-
-def _candidates() -> Iterator[Path]:
-    homes = [os.environ.get("XDG_CACHE_HOME", "")]
-    if os.environ.get("HOME"):
-        homes.append(os.environ["HOME"] + "/.cache")
-    yield from (Path(home) / "4dcodebench" / "tracers" for home in homes if Path(home).is_absolute())
-    yield Path(tempfile.gettempdir()) / f"4dcodebench-{os.getuid()}-tracers"
-
-
-def _private(path: Path) -> bool:
-    """Whether ``path`` is (after creating it) a writable directory of our own that nobody else can write:
-    what lies there is believed.
-    """
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.mkdir(mode=0o700, exist_ok=True)
-        found = path.lstat()
-    except OSError:
-        return False
-    ours = stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o022
-    return ours and os.access(path, os.W_OK | os.X_OK)
+    return private_directory("tracers")
 
 
 def _usable(path: Path, sound: Callable[[Path], bool]) -> bool:

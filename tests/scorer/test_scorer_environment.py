@@ -1,11 +1,15 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
 import pytest
 
+from scorer import cachedir
+from scorer.cachedir import kernel_directory, private_directory
 from scorer.environment import THREAD_VARIABLES, worker_environment
 
 
@@ -23,20 +27,54 @@ def test_the_cache_lies_where_it_can_be_written(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     assert worker_environment(1, {"NUMBA_CACHE_DIR": "/x"})["NUMBA_CACHE_DIR"] == "/x"
     home = Path(worker_environment(1, {"HOME": str(tmp_path / "home")})["NUMBA_CACHE_DIR"])
-    assert home == tmp_path / "home" / ".cache" / "4dcodebench" / "numba"
+    assert home.parent == tmp_path / "home" / ".cache" / "4dcodebench" / "numba"
     assert home.is_dir()
     for env in ({}, {"HOME": ""}, {"HOME": "/proc/none"}, {"HOME": "relative"}):
         cache = Path(worker_environment(1, env)["NUMBA_CACHE_DIR"])
-        assert cache.parent == tmp_path
-        assert cache.stat().st_mode & 0o777 == 0o700
+        assert cache.parent.parent == tmp_path
+        assert cache.parent.stat().st_mode & 0o777 == 0o700
 
 
 def test_a_cache_that_others_can_write_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    known = Path(worker_environment(1, {})["NUMBA_CACHE_DIR"])
+    known = private_directory("numba", {})
     known.chmod(0o777)
-    other = Path(worker_environment(1, {})["NUMBA_CACHE_DIR"])
+    other = private_directory("numba", {})
     assert other != known
     known.rmdir()
     known.symlink_to(other)
-    assert Path(worker_environment(1, {})["NUMBA_CACHE_DIR"]) != known
+    assert private_directory("numba", {}) != known
+
+
+def test_each_state_of_the_sources_has_its_own_kernels(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    env = {"HOME": str(tmp_path)}
+    first = kernel_directory(env)
+    assert kernel_directory(env) == first
+    for version in range(10):
+        monkeypatch.setattr(cachedir, "_sources", lambda version=version: f"version{version}")
+        changed = kernel_directory(env)
+        assert changed != first
+        os.utime(changed, (version, version))
+    assert len(list(first.parent.iterdir())) <= 6
+    assert changed.is_dir()
+
+
+def test_importing_the_scorer_chooses_the_directory(tmp_path: Path) -> None:
+    code = (
+        "import os, scorer; from numba import config; print(os.environ['NUMBA_CACHE_DIR'], config.CACHE_DIR)"
+    )
+    env = {
+        key: value for key, value in os.environ.items() if key not in ("NUMBA_CACHE_DIR", "XDG_CACHE_HOME")
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**env, "HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    chosen, used = done.stdout.split()
+    assert chosen == used
+    assert Path(chosen).parent == tmp_path / ".cache/4dcodebench/numba"
