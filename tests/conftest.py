@@ -21,3 +21,8 @@ def repository() -> Path:
 def fixture_worlds() -> Path:
     """Small worlds, submissions and the values that the reference scorer returned for them. Read only."""
     return HERE / "fixtures" / "worlds"
+
+
+def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
+    """Bytes are named by their length: workers must agree on names, and some contents carry the time."""
+    return f"{argname}-{len(val)}-bytes" if isinstance(val, bytes) else None
