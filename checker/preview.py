@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+if __name__ == "__main__":
+    from contract.errors import end_on_interrupt
+
+    end_on_interrupt()
+
 import argparse
 import sys
 from pathlib import Path

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import NoReturn
 
 EXIT_OK = 0
 EXIT_ITEM_FAILED = 1
 EXIT_USAGE = 2
 EXIT_INTERRUPTED = 130
+
+_INTERRUPTED = "interrupted; run the same command again to continue"
 
 
 class UserError(Exception):
@@ -52,17 +57,47 @@ def fail(error: UserError) -> NoReturn:
     sys.exit(EXIT_USAGE)
 
 
+def end_on_interrupt() -> None:
+    """Until :func:`run_program` takes over, Ctrl-C ends the process at once: one line, status 130.
+
+    Called by programs before their imports. An exception in the middle of an import could come out as
+    anything; and nothing has been done yet that would have to be undone.
+    """
+    if signal.getsignal(signal.SIGINT) == signal.default_int_handler:
+        signal.signal(signal.SIGINT, _end)
+
+
+def _end(number: int, frame: object) -> NoReturn:
+    os.write(2, f"{_INTERRUPTED}\n".encode())
+    os._exit(EXIT_INTERRUPTED)
+
+
+@contextmanager
+def file_faults(next_step: str = "") -> Iterator[None]:
+    """Turn what the file system refuses inside the block into ``UserError``; for a program's first steps."""
+    try:
+        yield
+    except OSError as error:
+        raise UserError(
+            (error.strerror or str(error) or type(error).__name__).lower(),
+            where=error.filename if error.filename is not None else "",
+            next_step=next_step,
+        ) from error
+
+
 def run_program(main: Callable[[], int]) -> NoReturn:
     """Run a program's ``main`` with the project's exit rules.
 
     ``UserError`` → one line, status 2; Ctrl-C → one line, status 130; otherwise what ``main`` returns.
     """
+    if signal.getsignal(signal.SIGINT) == _end:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         status = main()
     except UserError as error:
         fail(error)
     except KeyboardInterrupt:
-        sys.stderr.write("interrupted; run the same command again to continue\n")
+        sys.stderr.write(f"{_INTERRUPTED}\n")
         status = EXIT_INTERRUPTED
     except BrokenPipeError:
         # The reader of our output (head, less) has left: not an error of ours.

@@ -9,6 +9,9 @@ from pathlib import PurePosixPath
 CASES, DATA, RUNS = "cases", "data", "runs"
 MANIFEST_ROOTS = (CASES, DATA, RUNS)
 
+LONGEST_LEVEL = 200
+"""Bytes of a level of a tree that is made of a user's words; file systems take 255, staging needs a few."""
+
 # A case.
 REFERENCE_VIDEO = "reference.mp4"
 WORLD = "world"

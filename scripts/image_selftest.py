@@ -7,6 +7,11 @@ outside.
 
 from __future__ import annotations
 
+if __name__ == "__main__":
+    from contract.errors import end_on_interrupt
+
+    end_on_interrupt()
+
 import json
 import subprocess
 import sys
@@ -16,6 +21,7 @@ from pathlib import Path
 
 import numpy as np
 
+from contract.errors import EXIT_OK, run_program
 from contract.names import (
     ANNOTATION,
     BUILD_SCRIPT,
@@ -112,6 +118,11 @@ def prove_scorer(root: Path) -> None:
             raise SystemExit(f"{entry['case']}: unexpected scores: {reward}")
 
 
-if __name__ == "__main__":
+def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         {"agent": prove_agent, "scorer": prove_scorer}[sys.argv[1]](Path(folder))
+    return EXIT_OK
+
+
+if __name__ == "__main__":
+    run_program(main)

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+if __name__ == "__main__":
+    from contract.errors import end_on_interrupt
+
+    end_on_interrupt()
+
 import argparse
 import shlex
 import sys
 from collections.abc import Sequence
 
-from contract.errors import EXIT_ITEM_FAILED, EXIT_OK, UserError, run_program
+from contract.errors import EXIT_ITEM_FAILED, EXIT_OK, UserError, file_faults, run_program
 from contract.record import dumps
 from harness.runtime.backends import get_backend
 from harness.runtime.backends.base import Backend
@@ -75,9 +80,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         raise UserError("--jobs is missing", next_step="infer.py --jobs FILE --runtime FILE")
     if given.redo and given.keep:
         raise UserError("--redo and --keep contradict each other", next_step="give one of them")
-    jobs = load_jobs(given.jobs, runtime.cases)
-    backend = get_backend(runtime.backend, runtime)
-    plans = plan_all(jobs, runtime, backend, redo=given.redo, keep=given.keep)
+    with file_faults():
+        jobs = load_jobs(given.jobs, runtime.cases)
+        backend = get_backend(runtime.backend, runtime)
+        plans = plan_all(jobs, runtime, backend, redo=given.redo, keep=given.keep)
     if backend.name == "host":
         say(HOST_WARNING)
     if given.dry_run:
