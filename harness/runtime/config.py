@@ -7,28 +7,43 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_validator
+from pydantic import AfterValidator, Field, field_validator
 
 from contract.errors import UserError
+from contract.names import LONGEST_LEVEL
 from harness.runtime.agents import BUILT_IN
 from harness.runtime.tomlfile import Table, nearest, parse, read_toml, unknown_key
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 """Relative paths inside configuration files start here."""
 
-BACKENDS = ("host", "docker", "sif")
+BACKENDS = ("host", "docker")
+PLANNED_BACKENDS = ("sif",)
+"""Accepted by name, and then refused with a reason."""
 NO_NETWORK = "no-network"
 
 Positive = Annotated[int, Field(ge=1)]
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Network = Literal["default", "no-network"]
+
+
+def _path_text(value: str) -> str:
+    if not value or "\0" in value:
+        raise ValueError("must be the path of a directory")
+    try:
+        Path(value).expanduser()
+    except RuntimeError as error:
+        raise ValueError(f"no home directory is known for {value.split('/')[0]}") from error
+    return value
+
+
+PathText = Annotated[str, AfterValidator(_path_text)]
 AGENT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]*")
-_REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -96,6 +111,10 @@ class AgentTable(Table):
             value.startswith("/") or ".." in value.split("/") or not value.strip("/. ")
         ):
             raise ValueError("must be a path below the agent's home, without '..'")
+        if value is not None and any(len(part.encode()) > LONGEST_LEVEL for part in value.split("/")):
+            raise ValueError(f"must have levels of at most {LONGEST_LEVEL} bytes")
+        if value is not None and "\0" in value:
+            raise ValueError("holds a NUL character")
         return value
 
     @field_validator("env")
@@ -140,7 +159,8 @@ class ScorerSection(Table):
     task_timeout_sec: Seconds = 1800.0
     task_prepare_timeout_sec: Seconds = 600.0
     task_timeouts: dict[str, Seconds] = Field(default_factory=dict)
-    checkpoints: str | None = "checkpoints"
+    jobs: Annotated[int, Field(ge=1, le=256)] | None = None
+    checkpoints: PathText | None = "checkpoints"
     image: ScorerImage = ScorerImage()
     environment: ScorerEnvironment = ScorerEnvironment()
 
@@ -155,15 +175,24 @@ class Executable(Table):
 class RuntimeFile(Table):
     """A whole runtime file. Paths are as written; :class:`Runtime` resolves them."""
 
-    backend: Literal["host", "docker", "sif"] = "host"
-    cases_root: str = "cases"
-    data_root: str = "data"
-    runs_root: str = "runs"
-    auth_root: str = ".auth"
+    backend: str = "host"
+    cases_root: PathText = "cases"
+    data_root: PathText = "data"
+    runs_root: PathText = "runs"
+    auth_root: PathText = ".auth"
     agent: AgentSection = AgentSection()
     scorer: ScorerSection = ScorerSection()
     docker: Executable = Executable()
     sif: Executable = Executable()
+
+    @field_validator("backend")
+    @classmethod
+    def _known_backend(cls, value: str) -> str:
+        if value not in BACKENDS + PLANNED_BACKENDS:
+            like = nearest(value, BACKENDS)
+            advice = f"; did you mean {like!r}?" if like else ""
+            raise ValueError(f"no such backend; expected {' or '.join(map(repr, BACKENDS))}{advice}")
+        return value
 
 
 @dataclass(frozen=True)
@@ -224,10 +253,19 @@ def find_file(argument: str | Path) -> Path:
     """A ``--jobs`` or ``--runtime`` argument: relative to the working directory if there is such a file, else
     to the repository root.
     """
-    path = Path(argument).expanduser()
-    if path.is_absolute() or path.exists():
+    path = Path(argument)
+    with suppress(RuntimeError):  # no home directory of that name: then it is a name like others
+        path = path.expanduser()
+    if path.is_absolute() or _exists(path):
         return path.absolute()
-    return REPOSITORY / path if (REPOSITORY / path).exists() else path.absolute()
+    return REPOSITORY / path if _exists(REPOSITORY / path) else path.absolute()
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except (OSError, ValueError):
+        return False
 
 
 def load_runtime(argument: str | Path, root: Path = REPOSITORY) -> Runtime:
@@ -282,30 +320,3 @@ def _agent_table(name: str, value: dict[str, Any], path: Path, reserved: set[str
             where=path,
         )
     return table
-
-
-def expand_env(
-    env: Mapping[str, str], where: str, path: Path, environ: Mapping[str, str] = os.environ
-) -> tuple[dict[str, str], dict[str, str]]:
-    """Split an agent's variables into plain ones and secrets.
-
-    A value that is ``"${NAME}"`` is taken from the launcher's environment and is secret, and so is the value
-    of every variable whose name speaks of keys, tokens, secrets, passwords or credentials.
-    """
-    plain: dict[str, str] = {}
-    secrets: dict[str, str] = {}
-    for name, value in env.items():
-        reference = _REFERENCE.fullmatch(value)
-        if reference:
-            if reference[1] not in environ:
-                raise UserError(
-                    f"[{where}]: {name} refers to ${{{reference[1]}}}, which is not set",
-                    where=path,
-                    next_step=f"export {reference[1]}=… before starting",
-                )
-            secrets[name] = environ[reference[1]]
-        elif re.search(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL", name.upper()):
-            secrets[name] = value
-        else:
-            plain[name] = value
-    return plain, secrets

@@ -2,6 +2,9 @@
 
 Called after every process of the agent is gone. Links (at any level), pipes, sockets and devices stay behind
 and are recorded; so is every file that could not be taken, without costing the others.
+
+A file with several names (hard links) is taken only where all of them lie inside the workspace: one that has
+a name elsewhere may be any file of this machine.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from contract.names import BUILD_SCRIPT, DYNAMICS, MESHES, SOLUTION, WORLD
+from harness.runtime.hardlinks import OUTSIDE, Names
 
 MAX_DEPTH = 64
 MAX_NOTES = 200
@@ -83,6 +87,7 @@ def collect(workspace: Path, target: Path, bounds: Bounds = Bounds()) -> Deliver
     """Move the delivery from ``workspace`` into ``target`` (made). Never raises for what an agent left."""
     target.mkdir(parents=True, exist_ok=True)
     delivery = Delivery(*_taken_before(target))
+    names = Names(workspace)
     # The solution first: it is small, and whatever bound the world reaches must not cost it.
     for name in (SOLUTION, WORLD):
         path = workspace / name
@@ -100,7 +105,7 @@ def collect(workspace: Path, target: Path, bounds: Bounds = Bounds()) -> Deliver
                 (target / name).mkdir(exist_ok=True)
                 delivery.artifacts.append(name)
                 with _directory(target / name) as sink:
-                    _collect(source, sink, name, 1, delivery, bounds)
+                    _collect(source, sink, name, 1, delivery, bounds, names)
         except _Stop:
             delivery.cut = delivery.cut or "bound reached"
         except OSError as error:
@@ -130,7 +135,9 @@ def _directory(path: Path | str, parent: int | None = None) -> Iterator[int]:
         os.close(handle)
 
 
-def _collect(source: int, sink: int, place: str, depth: int, delivery: Delivery, bounds: Bounds) -> None:
+def _collect(
+    source: int, sink: int, place: str, depth: int, delivery: Delivery, bounds: Bounds, names: Names
+) -> None:
     """Take one directory: its files in order of name, then its directories."""
     directories = []
     for name in _names(source, place, delivery, bounds):
@@ -142,6 +149,8 @@ def _collect(source: int, sink: int, place: str, depth: int, delivery: Delivery,
             continue
         if stat.S_ISDIR(status.st_mode):
             directories.append((name, shown, status.st_mode))
+        elif stat.S_ISREG(status.st_mode) and not names.all_inside(status):
+            delivery.note(shown, OUTSIDE)
         elif stat.S_ISREG(status.st_mode):
             _take_file(source, sink, name, shown, status, delivery, bounds)
         else:
@@ -157,7 +166,7 @@ def _collect(source: int, sink: int, place: str, depth: int, delivery: Delivery,
             with suppress(FileExistsError):
                 os.mkdir(name, 0o755, dir_fd=sink)
             with _directory(name, source) as below, _directory(name, sink) as below_sink:
-                _collect(below, below_sink, shown, depth + 1, delivery, bounds)
+                _collect(below, below_sink, shown, depth + 1, delivery, bounds, names)
         except OSError as error:
             delivery.note(shown, str(error.strerror))
 
@@ -279,13 +288,18 @@ def printable(name: str) -> str:
 
 
 def drop_special_files(directory: Path) -> list[str]:
-    """Remove links and special files from a tree that stays in place (the session). Returns their names."""
+    """Remove links, special files and files with a name outside from a tree that stays in place (a session).
+
+    Returns what was removed.
+    """
     dropped = []
+    inside = Names(directory)
     for place, directories, files in os.walk(directory, followlinks=False):
         for name in [*directories, *files]:
             path = Path(place, name)
-            mode = path.lstat().st_mode
-            if not stat.S_ISDIR(mode) and not stat.S_ISREG(mode):
+            status = path.lstat()
+            regular = stat.S_ISREG(status.st_mode) and inside.all_inside(status)
+            if not stat.S_ISDIR(status.st_mode) and not regular:
                 path.unlink(missing_ok=True)
                 dropped.append(printable(str(path.relative_to(directory))))
     return dropped[:MAX_NOTES]

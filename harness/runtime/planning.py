@@ -18,7 +18,7 @@ from harness.runtime.agentjob import Credential, Setting
 from harness.runtime.agents import BUILT_IN, Agent, Context, custom_agent
 from harness.runtime.backends import check_job
 from harness.runtime.backends.base import Backend, Limits
-from harness.runtime.config import NO_NETWORK, AgentTable, Runtime, expand_env
+from harness.runtime.config import NO_NETWORK, AgentTable, Runtime
 from harness.runtime.delivery import Bounds
 from harness.runtime.jobs import JobList, reference_video
 from harness.runtime.mp4boxes import check_video
@@ -26,6 +26,8 @@ from harness.runtime.provenance import sha256
 from harness.runtime.rundir import Place, has_foreign_content
 from harness.runtime.runrecord import FINISHED, read_record, state_of
 from harness.runtime.tomlfile import nearest
+from harness.runtime.trees import check_writable
+from harness.runtime.variables import expand_env
 
 _MIB = 1 << 20
 _HOME = CONTAINER.home
@@ -57,13 +59,16 @@ def plan_all(
     are.
     """
     image = runtime.image(runtime.file.agent.image, "agent")
-    _check_writable(runtime.runs)
+    check_writable(runtime.runs, "runs_root")
     plans = [plan_run(key, jobs.path, runtime, image) for key in jobs.keys]
     engine = backend.check(image)
     ready = []
     for plan in plans:
-        check_job(backend, plan.setting.job(Path(os.devnull), "check"))
+        job = plan.setting.job(Path(os.devnull), "check")
+        check_job(backend, job, runtime.path, f"agent.{plan.key.agent}")
         skip = "" if redo else finished_state(plan, keep)
+        if not skip:
+            check_writable(plan.place.final.parent, "runs_root")
         ready.append(Plan(plan.place, plan.setting.with_engine(engine), plan.config, skip))
     return ready
 
@@ -277,12 +282,3 @@ def differences(old: Mapping[str, Any], new: Mapping[str, Any], place: str = "")
 def _short(value: object) -> str:
     text = repr(value)
     return text if len(text) <= 120 else text[:117] + "\u2026"
-
-
-def _check_writable(directory: Path) -> None:
-    """The runs root, or the nearest directory above it that exists, must be writable."""
-    there = directory
-    while not there.exists() and there != there.parent:
-        there = there.parent
-    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
-        raise UserError("runs_root cannot be written", where=directory, expected="a directory of yours")

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+if __name__ == "__main__":
+    from contract.errors import end_on_interrupt
+
+    end_on_interrupt()
+
 import argparse
 import difflib
 import os
@@ -12,7 +17,15 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from contract.errors import EXIT_INTERRUPTED, EXIT_ITEM_FAILED, EXIT_OK, EXIT_USAGE, UserError, run_program
+from contract.errors import (
+    EXIT_INTERRUPTED,
+    EXIT_ITEM_FAILED,
+    EXIT_OK,
+    EXIT_USAGE,
+    UserError,
+    file_faults,
+    run_program,
+)
 from contract.metrics import TYPE_BY_NAME
 from contract.names import RUNS
 from contract.record import write_json
@@ -37,9 +50,12 @@ from harness.runtime.scoring import (
     time_limit,
     why_not_run,
 )
+from harness.runtime.trees import check_writable
 
 STAGES = ("prepare", "score", "viz")
 BUILT_STAGES = ("score",)
+MANIFESTS = "manifests"
+"""Directory below the runs root with one directory per invocation."""
 
 
 def command_line() -> argparse.ArgumentParser:
@@ -78,20 +94,24 @@ def main(argv: Sequence[str] | None = None) -> int:
     check_stages(given.stage, given.only, given.media)
     types = metric_types(given.type)
     runtime = load_runtime(given.runtime)
-    jobs = load_jobs(given.jobs, runtime.cases)
-    for case in jobs.cases:
-        check_video(reference_video(case, runtime.cases))
-    missing = {key: why for key in jobs.keys if (why := why_not_run(key, runtime.runs))}
-    entries = [run_entry(key) for key in jobs.keys if key not in missing]
-    if given.sanity:
-        entries += sanity_entries(jobs.cases, runtime.data)
-    flags = arguments(runtime, types, given.redo)
-    backend = get_backend(runtime.backend, runtime)
-    stamp = f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{os.getpid()}"
-    directory = runtime.runs / "manifests" / stamp
-    job = scorer_job(runtime, directory / "manifest.json", flags, f"4dcb-score-{stamp}")
-    backend.check(job.image)
-    check_job(backend, job)
+    with file_faults():
+        jobs = load_jobs(given.jobs, runtime.cases)
+        for case in jobs.cases:
+            check_video(reference_video(case, runtime.cases))
+        missing = {key: why for key in jobs.keys if (why := why_not_run(key, runtime.runs))}
+        entries = [run_entry(key) for key in jobs.keys if key not in missing]
+        if given.sanity:
+            entries += sanity_entries(jobs.cases, runtime.data)
+        flags = arguments(runtime, types, given.redo, worlds=len(entries))
+        backend = get_backend(runtime.backend, runtime)
+        stamp = f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{os.getpid()}"
+        directory = runtime.runs / MANIFESTS / stamp
+        check_writable(directory, "runs_root")
+        if not runtime.data.exists():
+            check_writable(runtime.data, "data_root")
+        job = scorer_job(runtime, directory / "manifest.json", flags, f"4dcb-score-{stamp}")
+        backend.check(job.image)
+        check_job(backend, job, runtime.path, "scorer")
     report_missing(missing)
     if given.dry_run:
         for entry in entries:
@@ -110,10 +130,10 @@ def check_stages(text: str, only: str | None, media: str | None) -> None:
     """
     names = [name.strip() for name in text.split(",") if name.strip()]
     if not names:
-        raise UserError("--stage names no stage", expected=f"one or more of {', '.join(STAGES)}")
+        raise UserError("--stage names no stage", expected=f"--stage {','.join(BUILT_STAGES)}")
     for name in names:
         if name not in STAGES:
-            raise UserError(f"--stage {name}: no such stage", expected=f"one of {', '.join(STAGES)}")
+            raise UserError(f"--stage {name}: no such stage", expected=f"--stage {','.join(BUILT_STAGES)}")
     for flag, value, stage in (("--only", only, "prepare"), ("--media", media, "viz")):
         if value is not None and stage not in names:
             raise UserError(f"{flag} belongs to the stage {stage}, which was not asked for")
@@ -146,10 +166,7 @@ def score(
     entries: list[Entry], runtime: Runtime, backend: Backend, directory: Path, flags: Sequence[str]
 ) -> int:
     """Run the scorer on the entries and show the results. Returns the exit status."""
-    directory.mkdir(parents=True)
-    runtime.data.mkdir(parents=True, exist_ok=True)
     manifest, log = directory / "manifest.json", directory / "score.log"
-    write_json(manifest, [entry.record() for entry in entries])
     job = scorer_job(runtime, manifest, flags, f"4dcb-score-{directory.name}")
     record = {
         "command": shlex.join(backend.describe(job)),
@@ -159,15 +176,20 @@ def score(
         "started_at": now(),
         "entries": len(entries),
     }
-    write_json(directory / "invocation.json", record)
+    with file_faults("make room, or change runs_root or data_root in the runtime file"):
+        directory.mkdir(parents=True)
+        runtime.data.mkdir(parents=True, exist_ok=True)
+        write_json(manifest, [entry.record() for entry in entries])
+        write_json(directory / "invocation.json", record)
     say(f"scoring {len(entries)} world(s), log {log}")
     with stopping_on_signals() as stop:
         remove_orphans(backend)
         outcome = _run(backend, job, log, time_limit(runtime), stop)
-    write_json(
-        directory / "invocation.json",
-        {**record, "ended_at": now(), "exit": outcome.exit_code, "error": outcome.error or None},
-    )
+    ending = {"ended_at": now(), "exit": outcome.exit_code, "error": outcome.error or None}
+    try:
+        write_json(directory / "invocation.json", record | ending)
+    except OSError as error:  # the scores themselves are there, or the scorer has said why not
+        say(f"warning: {directory / 'invocation.json'} was not written: {error.strerror}")
     # "runs/" in front of every name says nothing.
     rewards = [
         (entry.out.removeprefix(f"{RUNS}/"), read_reward(entry.directory(runtime))) for entry in entries

@@ -24,6 +24,8 @@ MANIFEST = PurePosixPath("/manifest.json")
 CHECKPOINTS = "checkpoints"
 UNLIMITED = 10 * 365 * 86_400.0
 """Seconds. An invocation has no limit of its own: each metric has one, and what is finished is kept."""
+CPUS_PER_WORLD, MIB_PER_WORLD = 2, 4096
+"""Of one world that is scored: two processors keep its kernels busy; memory with room to spare."""
 THREAD_VARIABLES = (
     "OMP_NUM_THREADS",
     "MKL_NUM_THREADS",
@@ -84,10 +86,30 @@ def why_not_run(key: RunKey, runs: Path) -> str:
     return "its run.json cannot be read" if place.final.exists() else "it was never run"
 
 
-def arguments(runtime: Runtime, types: Sequence[str], redo: bool) -> list[str]:
-    """Flags of ``python -m scorer`` besides its paths."""
+def worlds_at_once(runtime: Runtime, worlds: int) -> int:
+    """How many worlds the scorer works on side by side: ``[scorer] jobs``, or what the machine carries.
+
+    One per two processors, and one per 4 GiB of memory; never more than there are worlds.
+    """
+    section, environment = runtime.file.scorer, runtime.file.scorer.environment
+    if section.jobs is not None:
+        return min(section.jobs, max(1, worlds))
+    cpus = float(len(os.sched_getaffinity(0)))
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / (1 << 20)
+    if environment.cpus is not None:
+        cpus = min(cpus, environment.cpus)
+    if environment.memory_mb is not None:
+        memory = min(memory, environment.memory_mb)
+    return max(1, min(worlds, int(cpus / CPUS_PER_WORLD), int(memory / MIB_PER_WORLD)))
+
+
+def arguments(runtime: Runtime, types: Sequence[str], redo: bool, worlds: int = 1) -> list[str]:
+    """Flags of ``python -m scorer`` besides its paths, for so many worlds."""
     section = runtime.file.scorer
     words = [word for name in types for word in ("--type", name)]
+    at_once = worlds_at_once(runtime, worlds)
+    if at_once > 1:
+        words += ["--jobs", str(at_once)]
     words += ["--task-timeout", f"{section.task_timeout_sec:g}"]
     words += ["--prepare-timeout", f"{section.task_prepare_timeout_sec:g}"]
     for name, seconds in section.task_timeouts.items():
@@ -104,7 +126,9 @@ def scorer_job(runtime: Runtime, manifest: Path, flags: Sequence[str], name: str
     on_host = runtime.backend == "host"
     env = {"PYTHONUNBUFFERED": "1"}
     if environment.cpus is not None:
-        env |= dict.fromkeys(THREAD_VARIABLES, str(max(1, int(environment.cpus))))
+        # The flags say how many share the processors.
+        share = int(environment.cpus) // (int(flags[flags.index("--jobs") + 1]) if "--jobs" in flags else 1)
+        env |= dict.fromkeys(THREAD_VARIABLES, str(max(1, share)))
     checkpoints = _checkpoints(runtime)
     if on_host:
         env["HOME"] = os.environ.get("HOME", "/")

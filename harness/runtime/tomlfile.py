@@ -37,9 +37,21 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise UserError(
             "no such file", where=path, next_step="copy one from harness/runtime/templates/ and fill it in"
         ) from error
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"cannot be read: {error}", where=path) from error
-    except tomli.TOMLDecodeError as error:
+    except IsADirectoryError as error:
+        raise UserError(
+            "is a directory", where=path, expected="a TOML file", next_step="name the file inside it"
+        ) from error
+    except OSError as error:
+        raise UserError(
+            f"cannot be read ({(error.strerror or type(error).__name__).lower()})",
+            where=path,
+            next_step="make it readable for you, or name another file",
+        ) from error
+    except UnicodeDecodeError as error:
+        raise UserError(
+            f"cannot be read: byte {error.start} is no UTF-8", where=path, next_step="save it as UTF-8 text"
+        ) from error
+    except (ValueError, RecursionError) as error:  # of tomli, and of int() for thousands of digits
         raise UserError(f"is not valid TOML: {error}", where=path) from error
 
 
@@ -51,13 +63,14 @@ def parse(model: type[Model], data: object, path: Path, table: Sequence[str] = (
         faults = error.errors()
         # A misspelt key often leaves its right name missing as well: name the cause, not the consequence.
         fault = next((f for f in faults if f["type"] == "extra_forbidden"), faults[0])
-        where = [str(part) for part in (*table, *fault["loc"])]
+        where = [*table, *fault["loc"]]
         if fault["type"] == "extra_forbidden":
-            raise unknown_key(path, where[:-1], where[-1], known_keys(model, fault["loc"][:-1])) from error
+            known = known_keys(model, fault["loc"][:-1])
+            raise unknown_key(path, where[:-1], str(where[-1]), known) from error
         raise _bad_value(path, where, fault) from error
 
 
-def unknown_key(path: Path, table: Sequence[str], key: str, known: Iterable[str]) -> UserError:
+def unknown_key(path: Path, table: Sequence[str | int], key: str, known: Iterable[str]) -> UserError:
     """The error for a key that means nothing, with the nearest key that does."""
     known = sorted(known)
     like = nearest(key, known)
@@ -70,8 +83,11 @@ def unknown_key(path: Path, table: Sequence[str], key: str, known: Iterable[str]
     )
 
 
-def _bad_value(path: Path, where: Sequence[str], fault: Any) -> UserError:
+def _bad_value(path: Path, where: Sequence[str | int], fault: Any) -> UserError:
     *table, key = where or ["the file"]
+    if isinstance(key, int) and table:
+        *table, name = table
+        key = f"{name}, item {key + 1}"
     message = fault["msg"].removeprefix("Value error, ")
     if fault["type"] == "missing":
         return UserError(f"{_place(table)}: key {key!r} is missing", where=path)
@@ -79,8 +95,14 @@ def _bad_value(path: Path, where: Sequence[str], fault: Any) -> UserError:
     return UserError(f"{_place(table)}: {key}{shown}: {message}", where=path)
 
 
-def _place(table: Sequence[str]) -> str:
-    return f"[{'.'.join(table)}]" if table else "top level"
+def _place(table: Sequence[str | int]) -> str:
+    """``[agent.limits]``; the tables of an array are counted from 1: ``[[job]] number 1``."""
+    if not table:
+        return "top level"
+    *names, last = table
+    if isinstance(last, int):
+        return f"[[{'.'.join(map(str, names))}]] number {last + 1}"
+    return f"[{'.'.join(map(str, table))}]"
 
 
 def known_keys(model: type[BaseModel], location: Sequence[int | str]) -> list[str]:

@@ -8,8 +8,9 @@ import pytest
 from harness_lab import Lab
 
 from contract.errors import UserError
-from harness.runtime.config import REPOSITORY, expand_env, find_file, load_runtime
-from harness.runtime.jobs import load_jobs
+from harness.runtime.config import REPOSITORY, find_file, load_runtime
+from harness.runtime.jobs import MOST_RUNS, load_jobs
+from harness.runtime.variables import expand_env
 
 JOB = '[[job]]\ncase = "B_01"\nagent = "a"\nmodel = "m"\neffort = "none"\n'
 
@@ -103,7 +104,17 @@ def test_the_jobs_template_is_valid(tmp_path: Path) -> None:
         ("[scorer.environment]\nmemory = 1", ["[scorer.environment]", "did you mean 'memory_mb'"]),
         ("[doker]\nexecutable = 'x'", ["unknown key 'doker'", "did you mean 'docker'"]),
         ("zzz = 1", ["unknown key 'zzz'", "expected one of", "runs_root"]),
-        ("backend = 'podman'", ["backend = 'podman'", "'host', 'docker' or 'sif'"]),
+        ("backend = 'podman'", ["backend = 'podman'", "expected 'host' or 'docker'"]),
+        ("backend = 'hots'", ["expected 'host' or 'docker'", "did you mean 'host'?"]),
+        ("backend = 3", ["backend = 3", "valid string"]),
+        ("runs_root = ''", ["runs_root = ''", "path of a directory"]),
+        ('cases_root = "a\\u0000b"', ["cases_root", "path of a directory"]),
+        ("data_root = '~no-such-user-4dcb/x'", ["data_root", "no home directory", "~no-such-user-4dcb"]),
+        ("[scorer]\ncheckpoints = ''", ["[scorer]", "checkpoints"]),
+        ("[scorer]\njobs = 0", ["[scorer]", "jobs = 0"]),
+        ("[agent.mine]\ncommand = ['x']\nsession_dir = '" + 201 * "s" + "'", ["session_dir", "200 bytes"]),
+        ("a = " + 5000 * "9", ["not valid TOML"]),
+        ("a = " + 100_000 * "[", ["not valid TOML"]),
         ("[agent]\ntimeout_sec = 0", ["[agent]", "timeout_sec = 0", "greater than or equal to 1"]),
         ("[agent]\ntimeout_sec = '60'", ["timeout_sec = '60'", "valid integer"]),
         ("[agent]\ntimeout_sec = true", ["timeout_sec", "valid integer"]),
@@ -115,7 +126,7 @@ def test_the_jobs_template_is_valid(tmp_path: Path) -> None:
         ("[agent.environment]\ngpus = '0;1'", ["gpus", "joined by commas"]),
         ("[agent.mine]\ncommand = []", ["[agent.mine]", "command"]),
         ("[agent.mine]\ncommand = 'sh -c x'", ["[agent.mine]", "command", "tuple"]),
-        ("[agent.mine]\ncommand = ['a', 1]", ["[agent.mine", "valid string"]),
+        ("[agent.mine]\ncommand = ['a', 1]", ["[agent.mine]", "command, item 2 = 1", "valid string"]),
         ("[agent.'a/b']\ncommand = ['x']", ["[agent.a/b]", "name"]),
         ("[agent.mine]\ncommand = ['x']\nsession_dir = '../up'", ["session_dir", "below the agent's home"]),
         ("[agent.mine]\ncommand = ['x']\nsession_dir = '/abs'", ["session_dir", "below the agent's home"]),
@@ -140,10 +151,21 @@ def test_a_runtime_file_that_is_missing_or_no_text(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no such file"):
         load_runtime(tmp_path / "none.toml")
     (tmp_path / "latin.toml").write_bytes(b"x = '\xff'")
-    with pytest.raises(UserError, match="cannot be read"):
+    with pytest.raises(UserError, match="no UTF-8"):
         load_runtime(tmp_path / "latin.toml")
-    with pytest.raises(UserError, match="cannot be read"):
-        load_runtime(tmp_path)
+    (tmp_path / "loop.toml").symlink_to("loop.toml")
+    # A file that nobody can open, root included; mode bits would not stop root.
+    for path, part in (
+        (tmp_path, "is a directory"),
+        (tmp_path / "loop.toml", "(too many levels of symbolic"),
+    ):
+        with pytest.raises(UserError) as caught:
+            load_runtime(path)
+        line = caught.value.line()
+        assert part in line
+        assert "Errno" not in line
+        assert line.count(str(path)) == 1
+        assert ". Next: " in line
 
 
 def test_an_image_is_asked_for_only_where_containers_run(tmp_path: Path) -> None:
@@ -195,7 +217,17 @@ def test_a_model_name_adds_no_level_to_the_tree(lab: Lab) -> None:
         ("", ["holds no [[job]]"]),
         ("trials = 3", ["holds no [[job]]"]),
         ("job = []", ["holds no [[job]]"]),
-        (JOB.replace("effort", "efort"), ["[job.0]", "'efort'", "did you mean 'effort'"]),
+        (JOB.replace("effort", "efort"), ["[[job]] number 1: unknown key 'efort'", "did you mean 'effort'"]),
+        (JOB + JOB.replace('"none"', "3"), ["[[job]] number 2: effort = 3", "valid string"]),
+        ("job = [1]", ["top level: job, item 1 = 1"]),
+        (JOB + "trial = 1000000000", ["[[job]] number 1: trial = 1000000000", "999999999"]),
+        ("trials = 100000000\n" + JOB, ["top level: trials = 100000000", "less than or equal to 10000"]),
+        ("trials = 10000\n" + 101 * JOB, ["asks for 1010000 runs", f"at most {MOST_RUNS}", "lower trials"]),
+        (JOB.replace('"m"', f'"{400 * "m"}"'), ["number 1", "directory of 407", "at most 200", "model"]),
+        (JOB.replace('"a"', f'"{400 * "a"}"'), ["at most 200", "shorten agent"]),
+        (JOB.replace('"none"', f'"{67 * "ü"}"'), ["directory of 406", "three a byte", "shorten effort"]),
+        (JOB.replace("B_01", 400 * "c"), ["case of 400 characters", "at most 200"]),
+        (JOB.replace("B_01", "real/" + 201 * "c"), ["case of 201 characters"]),
         (JOB + "trail = 2", ["'trail'", "did you mean 'trial'"]),
         ("trial = 2\n" + JOB, ["top level", "'trial'", "did you mean 'trials'"]),
         ("[[jobs]]\ncase = 'x'", ["'jobs'", "did you mean 'job'"]),
@@ -224,6 +256,17 @@ def test_faults_in_a_jobs_file(lab: Lab, text: str, parts: list[str]) -> None:
     line = jobs_error(lab, text)
     for part in parts:
         assert part in line
+
+
+def test_the_longest_names_that_are_allowed_become_directories(tmp_path: Path) -> None:
+    case = f"real/{200 * 'c'}"
+    lab = Lab(tmp_path, (case,))
+    lab.runtime(lab.shell_agent("true"))
+    lab.jobs({"case": case, "model": 188 * "m", "trial": 999_999_999})
+    assert lab.infer().returncode == 1
+    (place,) = lab.runs.glob("*/*/*/999999999")
+    assert len(place.parent.name) == 200
+    assert (place / "run.json").is_file()
 
 
 def test_a_case_under_both_kinds_must_name_its_kind(tmp_path: Path) -> None:

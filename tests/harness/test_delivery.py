@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from contract.record import dumps
 from harness.runtime import delivery as delivery_module
+from harness.runtime import hardlinks
 from harness.runtime.delivery import Bounds, Delivery, collect, drop_special_files, is_delivered
 
 
@@ -170,6 +171,55 @@ def test_a_sparse_file_with_a_second_name_is_copied_with_its_holes(workspace: Pa
         assert stream.read(4) == b"data"
     assert copy.stat().st_nlink == 1
     assert (workspace / "outside").exists()
+
+
+def test_a_file_with_a_name_outside_the_workspace_stays_behind(workspace: Path, tmp_path: Path) -> None:
+    secret = tmp_path / "key"
+    secret.write_text("SECRET", encoding="utf-8")
+    secret.chmod(0o600)
+    os.link(secret, workspace / "world" / "key")
+    os.link(secret, workspace / "world" / "meshes" / "2.npz")
+    os.link(secret, workspace / "scratch")
+    delivery, got = gather(workspace)
+    assert b"SECRET" not in b"".join(got.values())
+    why = "a hard link to a file that has a name outside"
+    assert delivery.skipped == [
+        {"path": "world/key", "why": why},
+        {"path": "world/meshes/2.npz", "why": why},
+    ]
+    assert secret.stat().st_mode & 0o777 == 0o600
+    assert secret.read_text(encoding="utf-8") == "SECRET"
+
+
+def test_hard_links_within_the_workspace_become_files_of_their_own(workspace: Path) -> None:
+    first = workspace / "world" / "meshes" / "1.npz"
+    for name in ("world/copy", "solution/copy", "scratch"):
+        os.link(first, workspace / name)
+    delivery, got = gather(workspace)
+    assert delivery.skipped == []
+    assert got["world/copy"] == got["solution/copy"] == got["world/meshes/1.npz"] == b"mesh"
+    collected = workspace.parent / "collected"
+    assert (collected / "world/copy").stat().st_ino != (collected / "solution/copy").stat().st_ino
+
+
+def test_names_are_counted_only_within_bounds(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Where the walk ends early, what it has not seen counts as outside: never the other way round.
+    monkeypatch.setattr(hardlinks, "MAX_WALK", 0)
+    os.link(workspace / "world/meshes/1.npz", workspace / "world/copy")
+    delivery, _ = gather(workspace)
+    assert [entry["path"] for entry in delivery.skipped] == ["world/copy", "world/meshes/1.npz"]
+
+
+def test_a_session_loses_files_with_a_name_outside(tmp_path: Path) -> None:
+    session = tmp_path / "session"
+    session.mkdir()
+    (tmp_path / "key").write_text("SECRET", encoding="utf-8")
+    os.link(tmp_path / "key", session / "key")
+    (session / "a").write_text("a", encoding="utf-8")
+    os.link(session / "a", session / "b")
+    assert drop_special_files(session) == ["key"]
+    assert sorted(path.name for path in session.iterdir()) == ["a", "b"]
+    assert (tmp_path / "key").read_text(encoding="utf-8") == "SECRET"
 
 
 def test_bounds_on_the_whole_are_kept_and_named(workspace: Path) -> None:

@@ -270,7 +270,7 @@ def test_what_a_process_cannot_keep_is_refused(tmp_path: Path, fields: dict[str,
 
 def test_a_missing_program_and_an_image_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="'no-such-program-4dcb' was not found"):
-        HostBackend().check_job(job(["no-such-program-4dcb"], tmp_path))
+        HostBackend().check_program(job(["no-such-program-4dcb"], tmp_path))
     with pytest.raises(UserError, match="runs no images"):
         HostBackend().check("some/image")
     assert HostBackend().check("").startswith("host ")

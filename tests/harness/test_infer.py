@@ -314,9 +314,21 @@ def test_backends_that_cannot_be_used(lab: Lab) -> None:
     assert done.returncode == 2
     assert "not built yet" in done.stderr
     lab.runtime(lab.shell_agent(DELIVER), top='backend = "docker"')
-    done = lab.infer()
+    done = lab.infer(DOCKER_HOST=f"unix://{lab.root}/no.sock")
     assert done.returncode == 2
-    assert "[agent.image]" in done.stderr
+    assert "cannot be used" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_missing_program_is_said_in_words_of_the_runtime_file(
+    lab: Lab, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lab.runtime("[agent.x]\ncommand = ['no-such-4dcb']")
+    lab.jobs({"agent": "x"})
+    said = refusal(lab, capsys)
+    assert f"error: {lab.runtime_path}: [agent.x]: program 'no-such-4dcb' was not found" in said
+    assert 'backend = "host"' in said
+    assert "4dcb-check" not in said
 
 
 def test_flags_that_contradict_or_are_missing(lab: Lab) -> None:

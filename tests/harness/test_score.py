@@ -17,7 +17,7 @@ from contract.errors import UserError
 from contract.runs import RunKey
 from harness.runtime.config import load_runtime
 from harness.runtime.scoretable import score_tables
-from harness.runtime.scoring import arguments, run_entry, sanity_entries, scorer_job
+from harness.runtime.scoring import arguments, run_entry, sanity_entries, scorer_job, worlds_at_once
 
 
 @pytest.fixture
@@ -115,7 +115,7 @@ def test_a_dry_run_touches_nothing(delivered: Lab) -> None:
         (["--stage", "viz"], "stage viz is not built yet"),
         (["--stage", "prepare,score"], "stage prepare is not built yet"),
         (["--stage", ""], "names no stage"),
-        (["--stage", "scoer"], "no such stage"),
+        (["--stage", "scoer"], "no such stage; expected --stage score\n"),
         (["--only", "flow"], "belongs to the stage prepare"),
         (["--media", "x"], "belongs to the stage viz"),
         (["--type", "mess"], "did you mean mesh"),
@@ -184,6 +184,38 @@ def test_the_scorers_container(lab: Lab) -> None:
         ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS",
          "OPENCV_FOR_THREADS_NUM", "CV_NUM_THREADS"), "2",
     )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("scorer", "worlds", "cpus", "gib", "expected"),
+    [
+        ("", 5, 2, 24, 1),
+        ("", 5, 7, 24, 3),
+        ("", 2, 64, 500, 2),
+        ("", 0, 64, 500, 1),
+        ("", 50, 64, 9, 2),
+        ("", 50, 64, 1, 1),
+        ("", 50, 1, 500, 1),
+        ("[scorer.environment]\ncpus = 8", 50, 64, 500, 4),
+        ("[scorer.environment]\ncpus = 0.5", 50, 64, 500, 1),
+        ("[scorer.environment]\nmemory_mb = 12288", 50, 64, 500, 3),
+        ("[scorer]\njobs = 6", 50, 2, 1, 6),
+        ("[scorer]\njobs = 6", 4, 2, 1, 4),
+    ],
+)
+def test_worlds_scored_at_once(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch, scorer: str, worlds: int, cpus: int, gib: int, expected: int
+) -> None:
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(cpus)))
+    monkeypatch.setattr("os.sysconf", lambda name: 4096 if "SIZE" in name else gib << 18)
+    docker_runtime(lab, scorer)
+    runtime = load_runtime(lab.runtime_path)
+    assert worlds_at_once(runtime, worlds) == expected
+    flags = arguments(runtime, [], redo=False, worlds=worlds)
+    assert (["--jobs", str(expected)] == flags[:2]) is (expected > 1)
+    job = scorer_job(runtime, lab.root / "m", flags, "n")
+    if "cpus = 8" in scorer:
+        assert job.env["OMP_NUM_THREADS"] == "2"
 
 
 @pytest.mark.parametrize(

@@ -54,9 +54,7 @@ class HostBackend:
         return f"host {platform.release()} {platform.machine()}, Python {platform.python_version()}"
 
     def check_job(self, job: Job) -> None:
-        """Raise ``UserError`` for anything in ``job`` that a plain process cannot keep, and for a missing
-        program.
-        """
+        """Raise ``UserError`` for anything in ``job`` that a plain process cannot keep."""
         if not job.network:
             raise _cannot("cut a process off the network")
         for name in Limits.__dataclass_fields__:
@@ -64,11 +62,13 @@ class HostBackend:
                 raise _cannot(f"keep a limit ({name})")
         if job.mounts or job.as_root:
             raise _cannot("mount anything or become root")
+
+    def check_program(self, job: Job) -> None:
+        """Raise ``UserError`` when the job's program is not on this machine."""
         if shutil.which(job.command[0], path=self.environment(job).get("PATH")) is None:
             raise UserError(
-                f"program {job.command[0]!r} was not found on this machine",
-                where=job.name,
-                next_step='install it, or use backend = "docker"',
+                f'program {job.command[0]!r} was not found on this machine, where backend = "host" runs it',
+                next_step='install it, put it on PATH, or use backend = "docker"',
             )
 
     def environment(self, job: Job) -> dict[str, str]:
