@@ -10,30 +10,42 @@ worked.
 
 from __future__ import annotations
 
+if __name__ == "__main__":
+    from contract.errors import end_on_interrupt
+
+    end_on_interrupt()
+
 import argparse
 import re
 import shutil
 import sys
+import unicodedata
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from pathlib import Path
 
-from case_tree import CasePlace, staged
+from case_tree import REPOSITORY, CasePlace, shown, staged
 from source_clip import Plan, Source, images, inspect, plan
 
 from contract.cases import KINDS, REAL, SYNTHETIC
-from contract.errors import EXIT_OK, UserError, run_program
+from contract.errors import EXIT_ITEM_FAILED, EXIT_OK, UserError, one_line, run_program
 from contract.names import CASES, DATA, DYNAMIC_MASK_KEY
 from world.npz import Archive, ArchiveError
 from world.video import probe, write_video
 
+_APOSTROPHES = "'\u2018\u2019\u02bc"
 MASK_BLOCK = 64 << 20
 """Bytes of a mask that are looked at together."""
 
 
+class InvalidCase(Exception):
+    """The case came out otherwise than planned; the fault is ours or the encoder's, not the user's."""
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(argv)
-    place = CasePlace(options.cases, options.data, options.kind, options.name or name_of(options.video))
+    name = name_of(options.video) if options.name is None else options.name
+    place = CasePlace(options.cases, options.data, options.kind, name)
     _check_options(options, place)
     source = inspect(options.video)
     made = plan(source, max_side=options.max_side, fps=options.fps, start=options.start, count=options.frames)
@@ -42,13 +54,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         mask = place.mask  # a mask is days of somebody's work: --force does not throw it away
     if mask is not None:
         _check_fitting_mask(mask, made, kept=mask == place.mask)
-    with staged(place) as draft:
-        _encode(source, made, draft)
-        if mask is not None:
-            draft.mask.parent.mkdir(parents=True)
-            shutil.copyfile(mask, draft.mask)
-        if options.world is not None:
-            _take_world(options.world, draft)
+    try:
+        with staged(place) as draft:
+            _encode(source, made, draft)
+            if mask is not None:
+                draft.mask.parent.mkdir(parents=True)
+                shutil.copyfile(mask, draft.mask)
+            if options.world is not None:
+                _take_world(options.world, draft)
+    except InvalidCase as error:
+        sys.stderr.write(f"error: {one_line(f'{place.label}: {error}')}. Nothing was changed\n")
+        return EXIT_ITEM_FAILED
     _report(source, made, place, kept=mask == place.mask)
     return EXIT_OK
 
@@ -83,8 +99,18 @@ def _parser() -> argparse.ArgumentParser:
     add("--fps", type=_whole(1), metavar="N", help="frame rate (default: the nearest integer of the video's)")
     add("--start", type=_seconds, default=0.0, metavar="S", help="leave out the first S seconds")
     add("--frames", type=_whole(1), metavar="N", help="keep N frames of the result (default: all)")
-    add("--cases", type=Path, default=Path(CASES), help="tree of the videos (default: cases)")
-    add("--data", type=Path, default=Path(DATA), help="tree of worlds and masks (default: data)")
+    add(
+        "--cases",
+        type=Path,
+        default=REPOSITORY / CASES,
+        help="tree of the videos, relative to where you are (default: cases/ of the repository)",
+    )
+    add(
+        "--data",
+        type=Path,
+        default=REPOSITORY / DATA,
+        help="tree of worlds and masks, the same (default: data/ of the repository)",
+    )
     add("--force", action="store_true", help="replace a case of this name; its mask stays if it still fits")
     return parser
 
@@ -109,8 +135,10 @@ def _seconds(text: str) -> float:
 
 
 def name_of(video: Path) -> str:
-    """A case name from a file name: what a name may not hold becomes ``_``."""
-    name = re.sub(r"[^A-Za-z0-9._+-]+", "_", video.stem).lstrip(".+-").rstrip(".")
+    """A case name from a file name: accents and apostrophes go, what a name may not hold becomes ``_``."""
+    plain = unicodedata.normalize("NFKD", video.stem)
+    plain = "".join(c for c in plain if not unicodedata.combining(c) and c not in _APOSTROPHES)
+    name = re.sub(r"[^A-Za-z0-9._+-]+", "_", plain).lstrip(".+-").rstrip(".")
     if not name.strip("_"):
         raise UserError(
             "no case name can be made of this file's name", where=video, next_step="give --name N"
@@ -177,7 +205,7 @@ def _encode(source: Source, made: Plan, draft: CasePlace) -> None:
     write_video(draft.video, images(source, made), made.fps)
     written = probe(draft.video)
     if written.shape != made.shape or written.fps != Fraction(made.fps):
-        raise RuntimeError(f"encoded {written.shape} at {written.fps} fps, not {made.shape} at {made.fps}")
+        raise InvalidCase(f"encoded {written.shape} at {written.fps} fps, not {made.shape} at {made.fps}")
 
 
 def _take_world(world: Path, draft: CasePlace) -> None:
@@ -198,13 +226,13 @@ def _report(source: Source, made: Plan, place: CasePlace, *, kept: bool) -> None
     for note in made.notes:
         print(f"  {note}")
     frames, height, width = made.shape
-    print(f"wrote {place.video}: {frames} frames, {width}×{height}, {made.fps} fps")
+    print(f"wrote {shown(place.video)}: {frames} frames, {width}×{height}, {made.fps} fps")
     if frames == 1:
         print("warning: one frame cannot show any motion", file=sys.stderr)
     if place.kind == SYNTHETIC:
-        print(f"wrote {place.world}")
+        print(f"wrote {shown(place.world)}")
     elif place.mask.is_file():
-        print(f"{'kept' if kept else 'wrote'} {place.mask}")
+        print(f"{'kept' if kept else 'wrote'} {shown(place.mask)}")
     else:
         print(f"no mask, so dynamic_iou cannot be computed; --force --mask takes uint8 {made.shape}")
     print(f'Next: a [[job]] with case = "{place.label}" in .local/jobs.toml, then')

@@ -14,8 +14,11 @@ from pathlib import Path
 
 from contract.cases import KINDS, valid_segment
 from contract.errors import UserError
-from contract.names import ANNOTATION, DYNAMIC_MASK, REFERENCE_VIDEO, WORLD
+from contract.names import ANNOTATION, DYNAMIC_MASK, LONGEST_LEVEL, REFERENCE_VIDEO, WORLD
 from contract.record import sync_directory
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+"""Its trees are those of the launchers, wherever a program is called from."""
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG)
 _PREFIX = ".partial-"
@@ -38,6 +41,13 @@ class CasePlace:
             raise UserError(
                 f"{self.name!r} cannot be the name of a case",
                 expected="letters, digits and . _ + - or spaces, starting with a letter, a digit or _",
+                next_step="give --name N",
+            )
+        if len(self.name) > LONGEST_LEVEL:
+            raise UserError(
+                f"a name of {len(self.name)} characters is too long for a case",
+                expected=f"at most {LONGEST_LEVEL}",
+                next_step="give --name N",
             )
 
     @property
@@ -67,6 +77,13 @@ class CasePlace:
     @property
     def taken(self) -> bool:
         return os.path.lexists(self.case_dir) or os.path.lexists(self.data_dir)
+
+
+def shown(path: Path) -> Path:
+    """``path`` as people would type it: relative where it lies below the working directory."""
+    with suppress(ValueError, OSError):
+        return path.relative_to(Path.cwd())
+    return path
 
 
 @contextmanager
@@ -131,22 +148,40 @@ def _swap(new: Path, target: Path, old: Path) -> Callable[[], None]:
 @contextmanager
 def _workshop(parent: Path) -> Iterator[Path]:
     """A locked temporary directory inside ``parent``; those that killed programs left are removed."""
-    made = [p for p in (parent, *parent.parents) if not p.exists()]
-    try:
+    with no_empty_levels(parent):
         parent.mkdir(parents=True, exist_ok=True)
         _sweep(parent)
+        with _claimed(parent) as directory:
+            yield directory
+
+
+@contextmanager
+def no_empty_levels(*directories: Path) -> Iterator[None]:
+    """Of these directories and those above them, remove what did not exist before and is empty afterwards."""
+    levels = {level for path in directories for level in (path, *path.parents) if not level.exists()}
+    try:
+        yield
+    finally:
+        for level in sorted(levels, key=lambda path: -len(path.parts)):
+            with suppress(OSError):
+                level.rmdir()
+
+
+@contextmanager
+def _claimed(parent: Path) -> Iterator[Path]:
+    """A new directory inside ``parent`` whose lock this process holds."""
+    while True:
         directory = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=parent))
         try:
             directory.chmod(0o755)
             with (directory / _LOCK).open("w") as lock:
                 fcntl.flock(lock, fcntl.LOCK_EX)
-                yield directory
+                # Another program that tidies up may have come between opening and locking; then once more.
+                if (directory / _LOCK).exists():
+                    yield directory
+                    return
         finally:
             shutil.rmtree(directory, ignore_errors=True)
-    finally:
-        for path in made:
-            with suppress(OSError):
-                path.rmdir()  # only where it is still empty
 
 
 def _sweep(parent: Path) -> None:

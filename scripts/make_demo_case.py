@@ -3,9 +3,15 @@
     python scripts/make_demo_case.py [--only NAME …] [--force]
 
 Cases that are there are left alone unless --force is given; the same command always makes the same arrays.
+Several cases are made at once where there are several processors.
 """
 
 from __future__ import annotations
+
+if __name__ == "__main__":
+    from contract.errors import end_on_interrupt
+
+    end_on_interrupt()
 
 import argparse
 import shutil
@@ -14,10 +20,11 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from case_tree import CasePlace, staged
+from case_tree import REPOSITORY, CasePlace, no_empty_levels, shown, staged
+from demo_cases import side_by_side
 
 from contract.cases import REAL, SYNTHETIC
-from contract.errors import EXIT_OK, UserError, run_program
+from contract.errors import EXIT_INTERRUPTED, EXIT_ITEM_FAILED, EXIT_OK, UserError, one_line, run_program
 from contract.names import CASES, DATA, DYNAMIC_MASK_KEY, RENDER
 
 DEMOS = {
@@ -30,28 +37,81 @@ DEMOS = {
 Say = Callable[[str], None]
 
 
+class InvalidCase(Exception):
+    """A case came out otherwise than the benchmark wants it; the fault is ours, not the user's."""
+
+
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
-    parser.add_argument("--cases", type=Path, default=Path(CASES), help="tree of the videos (default: cases)")
-    parser.add_argument(
-        "--data", type=Path, default=Path(DATA), help="tree of worlds and masks (default: data)"
-    )
-    parser.add_argument(
-        "--only", nargs="+", metavar="NAME", default=list(DEMOS), help=f"some of: {', '.join(DEMOS)}"
-    )
-    parser.add_argument("--force", action="store_true", help="make a case again that is there already")
-    options = parser.parse_args(argv)
+    options = _parser().parse_args(argv)
     begun = time.monotonic()
     places = [place_of(name, options.cases, options.data) for name in dict.fromkeys(options.only)]
+    todo = [place for place in places if options.force or not complete(place)]
     for place in places:
-        if complete(place) and not options.force:
+        if place not in todo:
             print(f"{place.label}: there already (--force makes it again)", flush=True)
-            continue
-        print(f"{place.label}:", flush=True)
-        make(place, lambda text: print(f"  {text}", flush=True))
-    count = f"{len(places)} case{'s' if len(places) != 1 else ''}"
-    print(f"{count} in {options.cases} and {options.data} after {time.monotonic() - begun:.1f} s")
+    todo.sort(key=lambda place: place.kind != REAL)  # the longest first
+    slots = min(len(todo), options.processes or side_by_side.processors())
+    statuses = _by_children(todo, options, slots) if slots > 1 else [_one(place) for place in todo]
+    failed = sum(status != EXIT_OK for status in statuses)
+    if options.part:
+        return max(statuses, default=EXIT_OK)
+    count = f"{len(places) - failed} case{'s' if len(places) - failed != 1 else ''}"
+    where = f"{shown(options.cases)} and {shown(options.data)}"
+    print(f"{count} in {where} after {time.monotonic() - begun:.1f} s")
+    return max(statuses, default=EXIT_OK)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0], allow_abbrev=False)
+    add = parser.add_argument
+    add(
+        "--cases",
+        type=Path,
+        default=REPOSITORY / CASES,
+        help="tree of the videos, relative to where you are (default: cases/ of the repository)",
+    )
+    add(
+        "--data",
+        type=Path,
+        default=REPOSITORY / DATA,
+        help="tree of worlds and masks, the same (default: data/ of the repository)",
+    )
+    add("--only", nargs="+", metavar="NAME", default=list(DEMOS), help=f"some of: {', '.join(DEMOS)}")
+    add("--force", action="store_true", help="make a case again that is there already")
+    add(
+        "--processes",
+        type=int,
+        choices=range(1, len(DEMOS) + 1),
+        metavar="N",
+        help="cases made at once (default: one per processor)",
+    )
+    add("--part", action="store_true", help=argparse.SUPPRESS)  # a child of this program: no summary
+    return parser
+
+
+def _one(place: CasePlace) -> int:
+    """Make one case in this process; the status."""
+    try:
+        make(place, lambda text: print(f"{place.label}: {text}", flush=True))
+    except InvalidCase as error:
+        sys.stdout.flush()
+        sys.stderr.write(f"error: {one_line(f'{place.label}: {error}')}. Nothing was changed\n")
+        return EXIT_ITEM_FAILED
     return EXIT_OK
+
+
+def _by_children(todo: Sequence[CasePlace], options: argparse.Namespace, slots: int) -> list[int]:
+    """Make each case in a process of its own, ``slots`` at a time; the statuses."""
+    trees = ["--cases", str(options.cases), "--data", str(options.data)]
+    force = ["--force"] if options.force else []
+    commands = [[sys.executable, __file__, *trees, *force, "--part", "--only", place.label] for place in todo]
+    # Each child tidies up after itself, but not levels that another one made.
+    with no_empty_levels(*(parent for place in todo for parent in (place.case_dir, place.data_dir))):
+        statuses = side_by_side.Crew(slots).run(commands, [f"{place.label}: " for place in todo])
+    if EXIT_INTERRUPTED in statuses:
+        raise KeyboardInterrupt
+    # One that was killed has a negative status.
+    return [status if status >= 0 else EXIT_ITEM_FAILED for status in statuses]
 
 
 def place_of(name: str, cases: Path, data: Path) -> CasePlace:
@@ -83,7 +143,7 @@ def make(place: CasePlace, say: Say) -> None:
         ) from error
     with staged(place) as draft:
         (make_clip if place.kind == REAL else make_world)(draft, say)
-    say(f"wrote {place.video} and {place.data_dir}")
+    say(f"wrote {shown(place.video)} and {shown(place.data_dir)}")
 
 
 def make_world(draft: CasePlace, say: Say) -> None:
@@ -120,7 +180,8 @@ def make_world(draft: CasePlace, say: Say) -> None:
     for scorer in (False, True):
         faults = check_world(draft.world, scorer=scorer, video=draft.video)
         if faults:
-            raise RuntimeError(f"{draft.label} is not valid: " + "; ".join(map(str, faults)))
+            more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
+            raise InvalidCase(f"the world that was made is not valid: {faults[0]}{more}")
     say(f"checked in {time.monotonic() - begun:.1f} s")
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import add_case
 import case_tree
+import make_demo_case
 import numpy as np
 import pytest
 import source_clip
@@ -272,8 +273,9 @@ def test_names_and_options(trees: Trees, inputs: Path, plain: Path) -> None:
     odd_name = inputs / "….mp4"
     odd_name.write_bytes(plain.read_bytes())
     assert "--name" in trees.refuse(odd_name)
-    for name in ("../x", ".hidden", "a/b", "x ", "-x", "ü"):
+    for name in ("", "../x", ".hidden", "a/b", "x ", "-x", "ü"):
         assert "cannot be the name" in trees.refuse(plain, f"--name={name}")
+    assert "at most 200" in trees.refuse(plain, "--name", 201 * "n")
     assert "--world" in trees.refuse(plain, "--kind", "synthetic")
     assert "--world" in trees.refuse(plain, "--world", inputs)
     assert "no such file" in trees.refuse(plain, "--mask", inputs / "absent.npz")
@@ -281,6 +283,48 @@ def test_names_and_options(trees: Trees, inputs: Path, plain: Path) -> None:
     message = trees.refuse(plain)
     assert "real/plain_clip is there already" in message
     assert "--force" in message
+
+
+@pytest.mark.parametrize(
+    ("stem", "name"),
+    [
+        ("Ünï cö'dé", "Uni_code"),
+        ("Grandma\u2019s café (2)", "Grandmas_cafe_2_"),
+        ("e\u0301te\u0301", "ete"),
+        ("ﬁlm ½", "film_1_2"),
+        ("東京 clip", "_clip"),
+        ("..-x.y-", "x.y-"),
+    ],
+)
+def test_names_from_file_names(stem: str, name: str) -> None:
+    assert add_case.name_of(Path(f"{stem}.mp4")) == name
+    assert case_tree.CasePlace(Path("c"), Path("d"), "real", name).label == f"real/{name}"
+
+
+def test_a_result_that_is_not_what_was_planned_is_one_line(
+    trees: Trees, plain: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(add_case, "write_video", lambda path, *_: path.write_bytes(plain.read_bytes()))
+    where = ["--cases", str(trees.root / "cases"), "--data", str(trees.root / "data")]
+    assert add_case.main([str(plain), *where, "--frames", "2"]) == 1
+    said = capsys.readouterr().err
+    assert said.startswith("error: real/plain_clip: encoded (24, ")
+    assert said.count("\n") == 1
+    assert trees.content() == {}
+
+
+def test_trees_are_those_of_the_launchers_wherever_one_stands(
+    tmp_path: Path, repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for parser, words in ((add_case._parser(), ["x.mp4"]), (make_demo_case._parser(), [])):
+        options = parser.parse_args(words)
+        assert (options.cases, options.data) == (repository / "cases", repository / "data")
+        assert "of the repository" in " ".join(parser.format_help().split())
+    given = make_demo_case._parser().parse_args(["--cases", "here"])
+    assert given.cases == Path("here")
+    assert case_tree.shown(tmp_path / "here" / "x") == Path("here/x")
+    assert case_tree.shown(repository / "cases") == repository / "cases"
 
 
 @pytest.mark.parametrize(
@@ -456,3 +500,24 @@ def test_leftovers_of_killed_programs_are_swept(tmp_path: Path) -> None:
         assert outer.case_dir.is_dir()  # the workshop of a living program stays
         outer.video.touch()
     assert sorted(p.name for p in (tmp_path / "cases" / "real").iterdir()) == ["x", "y"]
+
+
+def test_a_directory_swept_before_it_was_locked_is_made_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock, taken = case_tree.fcntl.flock, []
+
+    def late(handle: object, how: int) -> None:
+        if how == case_tree.fcntl.LOCK_EX and not taken:
+            taken.extend(tmp_path.rglob(f"{case_tree._PREFIX}*"))
+            case_tree._sweep(taken[0].parent)
+            assert not taken[0].exists()
+        lock(handle, how)
+
+    monkeypatch.setattr(case_tree.fcntl, "flock", late)
+    place = case_tree.CasePlace(tmp_path / "cases", tmp_path / "data", "real", "x")
+    with case_tree.staged(place) as draft:
+        draft.video.write_text("video")
+    assert place.video.read_text() == "video"
+    assert taken
+    assert not list(tmp_path.rglob(f"{case_tree._PREFIX}*"))

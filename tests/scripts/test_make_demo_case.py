@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import shutil
+import signal
+import subprocess
+import sys
 from fractions import Fraction
 from importlib import import_module
 from itertools import combinations, pairwise
@@ -13,7 +16,7 @@ import make_demo_case
 import numpy as np
 import pytest
 import trimesh
-from demo_cases import cloth, grains, jelly, real, rigid, shading, shapes
+from demo_cases import cloth, grains, jelly, real, rigid, shading, shapes, side_by_side
 from demo_cases.rigid_body import Motion, Solid, rotation, simulate
 from demo_cases.scene import FPS, FRAMES, GRAVITY, Scene, look_at, still
 from scipy.spatial import ConvexHull, cKDTree
@@ -414,6 +417,53 @@ def test_failed_case_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(make_demo_case, "make_world", broken)
     with pytest.raises(RuntimeError):
         run(tmp_path, "--only", "demo_rigid")
+    assert list(tmp_path.rglob("*")) == []
+
+
+def test_an_invalid_case_is_one_line_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def invalid(*_: object) -> None:
+        raise make_demo_case.InvalidCase("the world that was made is not valid:\ncamera.json")
+
+    monkeypatch.setattr(make_demo_case, "make_world", invalid)
+    assert run(tmp_path, "--only", "demo_rigid") == 1
+    output = capsys.readouterr()
+    assert output.err.startswith("error: synthetic/demo_rigid: the world that was made is not valid: camera")
+    assert output.err.count("\n") == 1
+    assert output.out.startswith("0 cases in ")
+    assert list(tmp_path.rglob("*")) == []
+
+
+def python(script: str) -> list[str]:
+    return [sys.executable, "-c", script]
+
+
+def test_what_children_say_and_how_they_end(capsys: pytest.CaptureFixture[str]) -> None:
+    commands = [
+        python("import sys; print('a: one'); print('other'); sys.exit('bad')"),
+        python("print('b: one')"),
+        python("import os; os.kill(os.getpid(), 9)"),
+    ]
+    assert side_by_side.Crew(2).run(commands, ["a: ", "b: ", "c: "]) == [1, 0, -9]
+    output = capsys.readouterr()
+    assert sorted(output.out.splitlines()) == ["a: one", "b: one"]
+    assert output.err.splitlines() == ["other", "bad"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("processes", ["1", "2"])
+def test_an_interrupt_ends_all_and_leaves_nothing(tmp_path: Path, processes: str) -> None:
+    program = [sys.executable, make_demo_case.__file__, "--processes", processes]
+    trees = ["--cases", str(tmp_path / "cases"), "--data", str(tmp_path / "data")]
+    process = subprocess.Popen([*program, *trees], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert ": simulated" in process.stdout.readline()
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert err == "interrupted; run the same command again to continue\n"
+    assert "wrote" not in out
     assert list(tmp_path.rglob("*")) == []
 
 
