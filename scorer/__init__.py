@@ -1,5 +1,12 @@
 """Scores worlds against reference videos and reference worlds: ``python -m scorer``."""
 
+import sys
+
+if sys.argv[:1] == ["-m"]:  # what argv holds while python -m looks for one of our programs
+    from contract.errors import end_on_interrupt
+
+    end_on_interrupt()
+
 from scorer.cachedir import use_kernel_directory
 
 __version__ = "0.1.0"

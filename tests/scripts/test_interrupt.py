@@ -56,6 +56,21 @@ def test_an_interrupt_during_imports(repository: Path, program: str, moment: str
     assert done.returncode == 130
 
 
+@pytest.mark.parametrize("module", ["scorer", "scorer.report", "checker", "checker.preview"])
+def test_an_interrupt_while_a_package_is_imported(repository: Path, module: str) -> None:
+    # python -m imports the package before the module in it, and argv[0] is "-m" until that is done.
+    script = RUN.replace('["program"]', '["-m"]').replace(
+        'run_path(program, run_name="__main__")', 'run_module(program, run_name="__main__", alter_sys=True)'
+    )
+    moment = "scorer.cachedir" if module.startswith("scorer") else "numpy"
+    done = subprocess.run(
+        [sys.executable, "-c", script, module, moment, str(repository)],
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.stderr == "interrupted; run the same command again to continue\n"
+    assert done.returncode == 130
+
+
 def test_an_ignored_interrupt_stays_ignored() -> None:
     # nohup, and background jobs of a shell, ask for that.
     script = (
