@@ -39,4 +39,4 @@ trap stop_engines EXIT
 
 echo "== pytest"
 # Two workers: the suite's tests start processes and containers of their own, and wait a lot.
-"$PYTHON" -m pytest -n "${PYTEST_WORKERS:-2}" --dist loadfile "$@"
+"$PYTHON" -m pytest -n "${PYTEST_WORKERS:-2}" --dist loadgroup "$@"

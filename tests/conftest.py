@@ -26,3 +26,13 @@ def fixture_worlds() -> Path:
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
     """Bytes are named by their length: workers must agree on names, and some contents carry the time."""
     return f"{argname}-{len(val)}-bytes" if isinstance(val, bytes) else None
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Which tests a worker must run together: those of a file, and all that share the Docker engine, whose
+    launchers clean up after each other.
+    """
+    for item in items:
+        group = "docker" if item.get_closest_marker("docker") else str(item.path)
+        item.add_marker(pytest.mark.xdist_group(group))

@@ -16,6 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from contract.constants import sampled_frames
+from contract.names import DEPTH
+from contract.states import REFERENCE_EMPTY
 from scorer.estimates import DepthEstimate, depth_estimate
 from scorer.geometry.raster import rasterize
 from scorer.metrics.base import Measurement
@@ -36,9 +38,13 @@ TRIM = 0.01
 def measure(scene: Scene) -> Measurement:
     """Compare the submission's disparity with the estimated one, frame by frame.
 
-    Raises ``FileNotFoundError`` without ``depth.h5``, ``EstimateError`` when it is damaged and ``ValueError``
-    when it was made from a video of another shape.
+    Without ``depth.h5`` the measurement is empty, as it is for flow and tracks: that nobody has prepared the
+    case is no fault of the submission. (The reference implementation calls it an error, which counts as the
+    worst value.) Raises ``EstimateError`` when the file is damaged and ``ValueError`` when it was made from a
+    video of another shape.
     """
+    if not (scene.estimates_path / DEPTH).exists():
+        return Measurement({}, vouched=frozenset(), causes={"depth_error": REFERENCE_EMPTY})
     with depth_estimate(scene.estimates_path) as estimate:
         shape = scene.submission.shape
         if shape != estimate.shape:

@@ -188,10 +188,11 @@ def test_no_map_gives_no_number(tmp_path):
     assert np.isnan(measure(memory_scene(world, tmp_path)).detail["depth_error"])
 
 
-def test_a_missing_file_is_an_error_that_is_its_path(tmp_path):
-    with pytest.raises(FileNotFoundError) as caught:
-        measure(memory_scene(moving_world(2), tmp_path))
-    assert str(caught.value) == str(tmp_path / "depth.h5")
+def test_a_case_that_nobody_has_prepared_costs_the_submission_nothing(tmp_path):
+    measurement = measure(memory_scene(moving_world(2), tmp_path))
+    assert measurement.vouched == frozenset()
+    assert measurement.detail == {}
+    assert measurement.causes == {"depth_error": "reference_empty"}
 
 
 def test_another_shape_is_an_error(tmp_path):
