@@ -4,6 +4,7 @@
 #
 #   scripts/demo.sh            again and again: finished work is kept
 #   scripts/demo.sh --fresh    does everything anew
+#   scripts/demo.sh --all      every metric that is built; the ones that follow paths take some minutes more
 #   scripts/demo.sh --docker   agent and scorer in containers (a Docker engine; images by scripts/build_images.sh --cpu)
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -12,15 +13,17 @@ source scripts/environment.sh
 fresh=()
 runtime=scripts/demo/runtime.toml
 runs=runs
+types=(--type dynamic_iou,scene_3d,interpenetration,mesh)
 for option in "$@"; do
     case "$option" in
     --fresh) fresh=(--redo) ;;
+    --all) types=() ;;
     --docker)
         runtime=scripts/demo/runtime.docker.toml
         runs=.local/demo-docker/runs
         ;;
     -h | --help)
-        sed -n '2,7s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"
+        sed -n '2,8s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"
         exit 0
         ;;
     *) fail "unknown option $option. Next: scripts/demo.sh --help" ;;
@@ -46,7 +49,7 @@ for case in synthetic/demo_rigid synthetic/demo_cloth synthetic/demo_grains synt
 done
 
 step 5 "Scoring: compare the worlds with the references"
-"$PYTHON" harness/runtime/score.py --jobs "$jobs" --runtime "$runtime" "${fresh[@]}"
+"$PYTHON" harness/runtime/score.py --jobs "$jobs" --runtime "$runtime" "${types[@]}" "${fresh[@]}"
 
 cat <<END
 
@@ -57,5 +60,6 @@ Where everything lies:
   $runs/<kind>/<case>/baseline-background-low/1/workspace/solution/     the program that makes it
   $runs/<kind>/<case>/baseline-background-low/1/run.json                what happened
   $runs/<kind>/<case>/baseline-background-low/1/results/reward.json     the scores
-Next: put a video of your own through it with  scripts/add_case.py VIDEO  (README, "Your own video")
+Next: the other metrics with  scripts/demo.sh --all ; averages with  python -m scorer.report ; a video of your own with
+scripts/add_case.py VIDEO  (README, "Your own video")
 END
