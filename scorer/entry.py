@@ -100,11 +100,14 @@ class _Scoring:
 
     def stamps(self, digests: Mapping[Path, str | None]) -> dict[str, Stamp]:
         return {
-            name: Stamp(
-                combined(type_inputs(self.entry, name), digests), self.options.deadlines.seconds(name)
-            )
+            name: Stamp(combined(type_inputs(self.entry, name), digests), self.allowance(name))
             for name in self.options.types
         }
+
+    def allowance(self, name: str) -> float:
+        """Seconds that a type may take with its preparation: more of any of them is another chance."""
+        steps = ["geometry", *self.steps(name)] if TYPE_BY_NAME[name].preparation else []
+        return self.options.deadlines.seconds(name) + sum(self.seconds(step) for step in steps)
 
     def digests(self) -> dict[Path, str | None] | None:
         """Digest of every input; None when that failed, which is then on record."""

@@ -70,7 +70,9 @@ class Results:
             PROTOCOL,
         ):
             return False
-        if old.get("timed_out") and stamp.deadline is not None and stamp.deadline > old.get("deadline", 0):
+        before = old.get("deadline")
+        more_time = not isinstance(before, int | float) or (stamp.deadline or 0) > before
+        if old.get("timed_out") and stamp.deadline is not None and more_time:
             return False
         readings = {key: self.reward.get(key) for key in TYPE_BY_NAME[name].keys}
         files = old.get("arrays", [])

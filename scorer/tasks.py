@@ -86,12 +86,23 @@ class Tasks:
         elif step == "registration":
             return {"alignment": plain(scene.registration.detail())}
         elif step == "sampling":
+            self._require_reference_materials(scene)
             _ = scene.sampling
         elif step == "paths":
             _ = scene.paths
         else:
             raise ValueError(f"no preparation step is called {step!r}")
         return {}
+
+    def _require_reference_materials(self, scene: Scene) -> None:
+        """A reference whose liquid cannot be followed is the operator's fault too."""
+        from scorer.liquid.tracers import materials_of
+
+        if scene.reference is not None:
+            try:
+                materials_of(scene.reference)
+            except (ValueError, OSError) as error:
+                raise ReferenceFault(str(error)) from error
 
     def _selected(self) -> Scene:
         if self._scene is None:

@@ -31,11 +31,25 @@ ANNOTATED_ID = 1
 """Id under which an annotation's single mask is reported."""
 
 
+class AnnotationFault(ValueError):
+    """An annotation that cannot be read: the operator's fault, and no reason for a score."""
+
+    infrastructure = True
+
+
 def measure(scene: Scene) -> Measurement:
     """Compare the submission's moving pixels with the reference world's, else with the annotation's.
 
-    A case with neither gives an empty measurement. Raises ``ValueError`` when (F, H, W) differ.
+    A case with neither gives an empty measurement. Raises ``ValueError`` when (F, H, W) differ, and
+    ``AnnotationFault`` when the annotation is damaged.
     """
+    try:
+        return _measure(scene)
+    except ArchiveError as error:  # worlds have errors of their own
+        raise AnnotationFault(f"{scene.annotation_path}: {error}") from error
+
+
+def _measure(scene: Scene) -> Measurement:
     submission = scene.submission
     with ExitStack() as opened:
         if scene.reference is not None:

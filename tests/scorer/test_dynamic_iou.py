@@ -14,9 +14,8 @@ from raster_scenes import FakeWorld, scene_s
 
 from scorer.geometry.raster import rasterize, visible_faces
 from scorer.metrics import dynamic_iou
-from scorer.metrics.dynamic_iou import Target, gather, measure, moving_masks
+from scorer.metrics.dynamic_iou import AnnotationFault, Target, gather, measure, moving_masks
 from scorer.scene import Scene
-from world.npz import ArchiveError
 
 EXPECTED = json.loads(
     (Path(__file__).parents[1] / "fixtures" / "worlds" / "expected_detail.json").read_text(encoding="utf-8")
@@ -244,10 +243,10 @@ def test_shapes_must_agree(tmp_path):
 
 def test_annotations_that_are_none_are_refused(tmp_path):
     mask = np.zeros((4, 48, 64), np.uint8)
-    with pytest.raises(ArchiveError, match="mask"):
+    with pytest.raises(AnnotationFault, match="mask"):
         measure(fake_scene(s_world(), annotation=save_annotation(tmp_path / "a.npz", mask, "other")))
-    with pytest.raises(ArchiveError, match="float32"):
+    with pytest.raises(AnnotationFault, match="float32"):
         measure(fake_scene(s_world(), annotation=save_annotation(tmp_path / "b.npz", mask.astype("f4"))))
     (tmp_path / "c.npz").write_bytes(b"not an archive")
-    with pytest.raises(ArchiveError):
+    with pytest.raises(AnnotationFault):
         measure(fake_scene(s_world(), annotation=tmp_path / "c.npz"))

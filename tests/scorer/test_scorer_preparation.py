@@ -90,3 +90,26 @@ def test_without_a_reference_world_nothing_is_prepared(compared: Lab) -> None:
     assert compared.score("--type", "scene_3d").returncode == 0
     assert compared.reward() == {"scene_3d": "uncomputable"}
     assert compared.detail()["causes"] == {"scene_3d": "no_pairing"}
+
+
+def test_more_time_for_a_step_is_another_chance(compared: Lab) -> None:
+    reference(compared)
+    assert compared.score("--type", "scene_3d", "--timeout", "registration=0.001").returncode == 1
+    assert compared.reward()["scene_3d"] == "error"
+    assert compared.score("--type", "scene_3d").returncode == 0
+    assert compared.reward()["scene_3d"] == 0.5
+
+
+def test_a_reference_liquid_that_cannot_be_followed_is_the_operators_fault(compared: Lab) -> None:
+    world = reference(compared)
+    (world / "dynamics" / "a.npz").unlink()
+    cache = world / "solver" / "cache" / "config"
+    cache.mkdir(parents=True)
+    for frame in range(4):
+        (cache / f"config_{frame:04}.uni").write_bytes(b"")
+    manifest = {"cache": "cache", "fps": 24, "time_scale": 1, "metres_per_unit": 1, "domain_min": [0, 0, 0]}
+    (world / "solver/manifest.json").write_text(json.dumps(manifest | {"frames": [0, 3], "liquid_ids": [1]}))
+    compared.score("--type", "occupancy,mesh")
+    assert "occupancy_dtw" not in compared.reward()
+    assert "config_0000.uni" in compared.detail()["infrastructure"]["occupancy"]
+    assert compared.reward()["mesh_watertight"] == 0.5
