@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from fractions import Fraction
 from importlib import import_module
 from pathlib import Path
@@ -77,12 +78,10 @@ class Tasks:
         """
         scene = self._selected()
         if step == "reference":
-            try:
-                reference = scene.reference
-                if reference is not None:
+            reference = scene.reference
+            if reference is not None:
+                with blaming_the_reference():
                     _ = (reference.shape, reference.intrinsics, reference.ids, reference.materials)
-            except (ValueError, OSError) as error:
-                raise ReferenceFault(str(error)) from error
         elif step == "registration":
             return {"alignment": plain(scene.registration.detail())}
         elif step == "sampling":
@@ -99,10 +98,8 @@ class Tasks:
         from scorer.liquid.tracers import materials_of
 
         if scene.reference is not None:
-            try:
+            with blaming_the_reference():
                 materials_of(scene.reference)
-            except (ValueError, OSError) as error:
-                raise ReferenceFault(str(error)) from error
 
     def _selected(self) -> Scene:
         if self._scene is None:
@@ -116,6 +113,15 @@ class Tasks:
         require_owned(type_name, detail)
         staged = arrays.stage(directory, type_name, measurement.arrays)
         return Measured(detail, staged, measurement.vouched, dict(measurement.causes))
+
+
+@contextmanager
+def blaming_the_reference() -> Iterator[None]:
+    """Errors of the block are faults of the case's reference world: ``ReferenceFault``."""
+    try:
+        yield
+    except (ValueError, OSError) as error:
+        raise ReferenceFault(str(error)) from error
 
 
 def require_owned(type_name: str, detail: Iterable[str]) -> None:

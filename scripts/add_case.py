@@ -24,12 +24,12 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 from pathlib import Path
 
-from case_tree import REPOSITORY, CasePlace, shown, staged
+from case_tree import CasePlace, add_tree_arguments, shown, staged
 from source_clip import Plan, Source, images, inspect, plan
 
 from contract.cases import KINDS, REAL, SYNTHETIC
 from contract.errors import EXIT_ITEM_FAILED, EXIT_OK, UserError, one_line, run_program
-from contract.names import CASES, DATA, DYNAMIC_MASK_KEY
+from contract.names import DYNAMIC_MASK_KEY
 from world.npz import Archive, ArchiveError
 from world.video import probe, write_video
 
@@ -99,18 +99,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--fps", type=_whole(1), metavar="N", help="frame rate (default: the nearest integer of the video's)")
     add("--start", type=_seconds, default=0.0, metavar="S", help="leave out the first S seconds")
     add("--frames", type=_whole(1), metavar="N", help="keep N frames of the result (default: all)")
-    add(
-        "--cases",
-        type=Path,
-        default=REPOSITORY / CASES,
-        help="tree of the videos, relative to where you are (default: cases/ of the repository)",
-    )
-    add(
-        "--data",
-        type=Path,
-        default=REPOSITORY / DATA,
-        help="tree of worlds and masks, the same (default: data/ of the repository)",
-    )
+    add_tree_arguments(parser)
     add("--force", action="store_true", help="replace a case of this name; its mask stays if it still fits")
     return parser
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import errno
 import fcntl
 import os
@@ -14,7 +15,15 @@ from pathlib import Path
 
 from contract.cases import KINDS, valid_segment
 from contract.errors import UserError
-from contract.names import ANNOTATION, DYNAMIC_MASK, LONGEST_LEVEL, REFERENCE_VIDEO, WORLD
+from contract.names import (
+    ANNOTATION,
+    CASES,
+    DATA,
+    DYNAMIC_MASK,
+    LONGEST_LEVEL,
+    REFERENCE_VIDEO,
+    WORLD,
+)
 from contract.record import sync_directory
 
 REPOSITORY = Path(__file__).resolve().parents[1]
@@ -23,6 +32,22 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG)
 _PREFIX = ".partial-"
 _LOCK = ".lock"
+
+
+def add_tree_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options ``--cases`` and ``--data``."""
+    parser.add_argument(
+        "--cases",
+        type=Path,
+        default=REPOSITORY / CASES,
+        help="tree of the videos, relative to where you are (default: cases/ of the repository)",
+    )
+    parser.add_argument(
+        "--data",
+        type=Path,
+        default=REPOSITORY / DATA,
+        help="tree of worlds and masks, the same (default: data/ of the repository)",
+    )
 
 
 @dataclass(frozen=True)

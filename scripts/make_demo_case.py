@@ -20,12 +20,12 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from case_tree import REPOSITORY, CasePlace, no_empty_levels, shown, staged
+from case_tree import CasePlace, add_tree_arguments, no_empty_levels, shown, staged
 from demo_cases import side_by_side
 
 from contract.cases import REAL, SYNTHETIC
 from contract.errors import EXIT_INTERRUPTED, EXIT_ITEM_FAILED, EXIT_OK, UserError, one_line, run_program
-from contract.names import CASES, DATA, DYNAMIC_MASK_KEY, RENDER
+from contract.names import DYNAMIC_MASK_KEY, RENDER
 
 DEMOS = {
     "demo_rigid": SYNTHETIC,
@@ -64,18 +64,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0], allow_abbrev=False)
     add = parser.add_argument
-    add(
-        "--cases",
-        type=Path,
-        default=REPOSITORY / CASES,
-        help="tree of the videos, relative to where you are (default: cases/ of the repository)",
-    )
-    add(
-        "--data",
-        type=Path,
-        default=REPOSITORY / DATA,
-        help="tree of worlds and masks, the same (default: data/ of the repository)",
-    )
+    add_tree_arguments(parser)
     add("--only", nargs="+", metavar="NAME", default=list(DEMOS), help=f"some of: {', '.join(DEMOS)}")
     add("--force", action="store_true", help="make a case again that is there already")
     add(
