@@ -10,6 +10,8 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
+import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -42,7 +44,7 @@ def replacing(path: Path, *, mode: int = 0o644) -> Iterator[IO[bytes]]:
 
     The temporary file is dot-prefixed, carries a unique name and lies in the same directory, so that the
     final rename is atomic; the parent directory must exist. A process killed in between leaves the old
-    ``path`` untouched.
+    ``path`` untouched, and a temporary file for :func:`clear_unfinished`.
     """
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
     temporary = Path(name)
@@ -58,6 +60,27 @@ def replacing(path: Path, *, mode: int = 0o644) -> Iterator[IO[bytes]]:
         with suppress(OSError):
             temporary.unlink()
         raise
+
+
+_UNFINISHED = re.compile(r"\.(.+)\.[a-z0-9_]{8}\.tmp", re.DOTALL)
+
+
+def clear_unfinished(directory: Path) -> int:
+    """Remove what killed writers (:func:`replacing`) left anywhere below ``directory``, and count it.
+
+    Only for a tree that nobody writes to. Only regular files are touched, and only beside the file that they
+    were to replace: another program's temporary files stay.
+    """
+    count = 0
+    for parent, _, names in os.walk(directory):
+        present = set(names)
+        for name in names:
+            match = _UNFINISHED.fullmatch(name)
+            path = Path(parent, name)
+            if match and match[1] in present and stat.S_ISREG(path.lstat().st_mode):
+                path.unlink()
+                count += 1
+    return count
 
 
 def write_json(path: Path, value: object) -> None:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from contract.names import RUN_RECORD
-from contract.record import sync_directory
+from contract.record import clear_unfinished, sync_directory
 from contract.runs import RunKey
 from harness.runtime.runrecord import FINISHED, read_record, state_of
 from harness.runtime.trees import remove_tree
@@ -106,6 +106,7 @@ def recover(place: Place) -> list[str]:
         # After a swap the staging directory holds the run that was replaced: its record carries another id.
         own = record is not None and record.get("run_id") == staging.name.rsplit("-", 1)[1]
         if own and state_of(record) in FINISHED:
+            clear_unfinished(staging / "run")
             publish(place, staging)
             notes.append("a finished run of a killed launcher was put in its place")
         else:

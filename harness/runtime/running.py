@@ -12,6 +12,7 @@ from typing import Any
 
 from contract.errors import one_line
 from contract.names import AGENT_LOG, LOGS, SESSION, WORKSPACE
+from contract.record import clear_unfinished
 from contract.runs import RunKey
 from harness.runtime import owner
 from harness.runtime.agentjob import Setting
@@ -111,6 +112,7 @@ def resume_collecting(plan: Plan, say: Say) -> None:
         fields = read_record(staging / "run")
         if state_of(fields) != COLLECTING or fields is None or not fields.get("gone"):
             continue
+        clear_unfinished(staging / "run")
         record = RunRecord.load(staging / "run")
         _collect(plan.setting, staging, record)
         record.enter(classify(record.fields), ended_at=now())

@@ -47,6 +47,19 @@ def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["a.json"]
 
 
+def test_only_what_our_own_killed_writers_left_is_cleared(tmp_path: Path) -> None:
+    kept = ("run.json", ".other.json.abcdefgh.tmp", "run.json.abcdefgh.tmp", ".run.json.abc.tmp", "a/x.log")
+    left = (".run.json.abcd_123.tmp", "a/.x.log.zzzzzzzz.tmp")
+    (tmp_path / "a").mkdir()
+    for name in (*kept, *left):
+        (tmp_path / name).write_text("x", encoding="utf-8")
+    (tmp_path / ".run.json.12345678.tmp").symlink_to("run.json")
+    assert record.clear_unfinished(tmp_path) == len(left)
+    there = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if not path.is_dir()}
+    assert there == {*kept, ".run.json.12345678.tmp"}
+    assert record.clear_unfinished(tmp_path / "absent") == 0
+
+
 def test_read_json_turns_deep_nesting_into_a_value_error(tmp_path: Path) -> None:
     (tmp_path / "deep.json").write_text("[" * 100_000)
     with pytest.raises(ValueError):

@@ -555,6 +555,24 @@ def test_a_launcher_killed_while_collecting_does_not_cost_the_agents_work(lab: L
     assert lab.leftovers() == []
 
 
+def test_a_launcher_killed_in_the_middle_of_writing_a_record_leaves_no_trace(lab: Lab) -> None:
+    deliver(lab, "seq 1 3000 | (cd {world} && xargs touch)")
+    lab.jobs()
+    process = lab.start()
+    try:
+        records = ".1.staging-*/run/run.json"
+        assert eventually(
+            lambda: any('"collecting"' in path.read_text() for path in lab.place().parent.glob(records))
+        )
+        process.kill()
+    finally:
+        end(process)
+    for path in lab.place().parent.glob(records):
+        path.with_name(".run.json.abcd_123.tmp").write_text("{", encoding="utf-8")
+    assert lab.infer().returncode == 0
+    assert lab.leftovers() == []
+
+
 def test_a_reader_that_leaves_does_not_cost_a_run(lab: Lab) -> None:
     deliver(lab, "sleep 0.3")
     lab.jobs({}, {"case": "clip"})
