@@ -43,3 +43,31 @@ ensure_environment() {
     fi
     export PATH="$VENV/bin:$PATH"
 }
+
+# PyTorch's own index for the CPU where it can be reached; else the index that pip is set up for must have such a build:
+# PyPI's torch for Linux brings gigabytes of CUDA libraries.
+torch_index() {
+    local index="${TORCH_INDEX:-https://download.pytorch.org/whl/cpu}"
+    [ "$index" != none ] || return 0
+    if "$PYTHON" -c 'import sys, urllib.request; urllib.request.urlopen(sys.argv[1], timeout=5)' "$index/" 2>/dev/null; then
+        printf -- '--index-url %s' "$index"
+    fi
+}
+
+ensure_models() {
+    local stamp="$VENV/.fourdcodebench-models" folder="$ROOT/harness/scorer" wanted index
+    wanted="$(cat "$folder"/requirements-torch.txt "$folder"/requirements-models.txt | cksum)"
+    if [ "$(cat "$stamp" 2>/dev/null)" != "$wanted" ]; then
+        echo "installing PyTorch for the CPU and the packages of the learned estimators (once; needs the network)"
+        index="$(torch_index)"
+        pip_install() { "$PYTHON" -m pip install --quiet --disable-pip-version-check "$@"; }
+        # Without dependencies: from an index without CPU builds of its own, torchvision would replace torch.
+        # shellcheck disable=SC2046,SC2086
+        pip_install $index $(grep -E '^torch==' "$folder/requirements-torch.txt") &&
+            pip_install $index --no-deps $(grep -E '^torchvision==' "$folder/requirements-torch.txt") &&
+            pip_install --no-deps $(grep -E '^timm==' "$folder/requirements-models.txt") &&
+            pip_install $(grep -E '^[a-z]' "$folder/requirements-models.txt" | grep -v '^timm==') ||
+            fail "the installation failed. Next: check the network and run this again"
+        echo "$wanted" >"$stamp"
+    fi
+}

@@ -10,6 +10,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 source scripts/environment.sh
 
 ensure_environment test
+ensure_models
 
 echo "== ruff"
 "$PYTHON" -m ruff check .
