@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from pathlib import Path
 
@@ -9,6 +10,10 @@ import pytest
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE / "helpers"))
+
+# Launchers keep an ignored hangup ignored, and inherit it from a suite that was started with nohup.
+if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 @pytest.fixture(scope="session")
