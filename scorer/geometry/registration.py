@@ -97,9 +97,10 @@ class Registration:
 def register(reference: World, submission: World, threads: int | None = None) -> Registration:
     """Fit both candidates and keep the better one; the camera's when they are as good, to ``ROUNDING``.
 
-    Of two perfect fits the last bit would choose otherwise, and that depends on the processor. The number of threads does not touch the result. Raises ``ValueError`` when the reference shows nothing at
-    frame 0, or a single point; when neither candidate can be fitted; when the moving surfaces are single
-    points; when coordinates are too large to work with.
+    Of two perfect fits the last bit would choose otherwise, and that depends on the processor. The number of
+    threads does not touch the result. Raises ``ValueError`` when the reference shows nothing at frame 0, or a
+    single point; when neither candidate can be fitted; when the moving surfaces are single points; when
+    coordinates are too large to work with.
     """
     visible = frame_cloud(reference, 0)
     centre, radius = extent(visible)
