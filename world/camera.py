@@ -6,7 +6,6 @@ pixel in row i and column j is (j + 0.5, i + 0.5).
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -15,27 +14,21 @@ import numpy.typing as npt
 
 from contract.names import EXTRINSIC_KEY, INTRINSICS_KEY
 from contract.record import write_json
+from world.validation.files import Unreadable, read_json
 
 Matrix = npt.NDArray[np.float64]
-
-MAX_CAMERA_BYTES = 1 << 20
-"""A camera file is a few hundred bytes; more is not read."""
 
 
 def read_camera(path: Path) -> tuple[Matrix, Matrix]:
     """Intrinsics (3, 3) in pixels and camera-to-world extrinsic (4, 4) in metres, float64.
 
-    Raises ``ValueError`` when the file is not the JSON object of the world format; orthonormality is the
-    checker's.
+    Raises ``ValueError`` when the file is missing or not the JSON object of the world format; orthonormality
+    is the checker's.
     """
-    with path.open("rb") as stream:
-        data = stream.read(MAX_CAMERA_BYTES + 1)
-    if len(data) > MAX_CAMERA_BYTES:
-        raise ValueError(f"{path.name}: larger than {MAX_CAMERA_BYTES} bytes")
     try:
-        record = json.loads(data.decode("utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{path.name}: not JSON ({error})") from error
+        record = read_json(path)
+    except Unreadable as error:
+        raise ValueError(f"{path.name}: {error}") from error
     if not isinstance(record, dict):
         raise ValueError(f"{path.name}: must hold an object")
     intrinsics = _matrix(record, INTRINSICS_KEY, (3, 3), path.name)

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from contract.names import FACES_KEY, IDS_KEY, POS_KEY, TETS_KEY
-from world.npz import READ_LIMIT, Archive, ArchiveError
+from world.npz import READ_LIMIT, Archive, ArchiveError, naming
 
 SPILL_BYTES = 1 << 30
 """Positions larger than this are unpacked to a scratch file and mapped, not held in memory."""
@@ -24,30 +24,27 @@ class Material:
     faces : int32 (T, 3) or None. tets : int32 (K, 4) or None.
     """
 
-    def __init__(self, path: Path) -> None:
-        """Raises ``ArchiveError`` when the archive breaks the world format."""
+    def __init__(self, path: Path, label: str = "") -> None:
+        """label : how messages call the file. Raises ``ArchiveError`` when it breaks the world format."""
         self.path = path
         self.name = path.stem
-        with Archive.open(path) as archive:
+        self._label = label or path.name
+        with naming(self._label), Archive.open(path) as archive:
             unknown = sorted(set(archive.names) - {POS_KEY, IDS_KEY, FACES_KEY, TETS_KEY})
             if unknown:
-                raise ArchiveError(f"{path.name}: {unknown[0]!r} is not a known member")
+                raise ArchiveError(f"{unknown[0]!r} is not a known member")
             for key in (POS_KEY, IDS_KEY):
                 if key not in archive:
-                    raise ArchiveError(f"{path.name}: {key} is missing")
+                    raise ArchiveError(f"{key} is missing")
             if FACES_KEY in archive and TETS_KEY in archive:
-                raise ArchiveError(f"{path.name}: faces and tets exclude each other")
+                raise ArchiveError("faces and tets exclude each other")
             header = archive.header(POS_KEY)
             if header.dtype != np.float32 or len(header.shape) != 3 or header.shape[2] != 3:
-                raise ArchiveError(
-                    f"{path.name}: pos is {header.dtype} {header.shape}, expected float32 (F, N, 3)"
-                )
+                raise ArchiveError(f"pos is {header.dtype} {header.shape}, expected float32 (F, N, 3)")
             self.frames, self.columns = header.shape[:2]
             ids = archive.read(IDS_KEY)
             if ids.dtype != np.uint16 or ids.ndim != 1 or ids.size == 0:
-                raise ArchiveError(
-                    f"{path.name}: ids are {ids.dtype} {ids.shape}, expected uint16 (M,), M ≥ 1"
-                )
+                raise ArchiveError(f"ids are {ids.dtype} {ids.shape}, expected uint16 (M,), M ≥ 1")
             self.ids: tuple[int, ...] = tuple(int(value) for value in ids)
             self.faces = self._cells(archive, FACES_KEY, 3)
             self.tets = self._cells(archive, TETS_KEY, 4)
@@ -57,11 +54,9 @@ class Material:
             return None
         cells = archive.read(key)
         if cells.dtype != np.int32 or cells.ndim != 2 or cells.shape[1] != width:
-            raise ArchiveError(
-                f"{self.path.name}: {key} are {cells.dtype} {cells.shape}, expected int32 (·, {width})"
-            )
+            raise ArchiveError(f"{key} are {cells.dtype} {cells.shape}, expected int32 (·, {width})")
         if cells.size and (int(cells.min()) < 0 or int(cells.max()) >= self.columns):
-            raise ArchiveError(f"{self.path.name}: an index of {key} lies outside the {self.columns} columns")
+            raise ArchiveError(f"an index of {key} lies outside the {self.columns} columns")
         return cells
 
     @cached_property
@@ -70,7 +65,7 @@ class Material:
 
         Raises ``ArchiveError`` when damaged. Large ones are mapped from an unnamed scratch file.
         """
-        with Archive.open(self.path) as archive:
+        with naming(self._label), Archive.open(self.path) as archive:
             header = archive.header(POS_KEY)
             if header.fortran or header.nbytes <= SPILL_BYTES:
                 values = archive.read(POS_KEY, limit=max(SPILL_BYTES, header.nbytes))

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from contract.names import ARCHIVE_SUFFIX, faces_key, vertices_key
-from world.npz import Archive, ArchiveError
+from world.npz import Archive, ArchiveError, naming
 
 Vertices = npt.NDArray[np.float32]
 Faces = npt.NDArray[np.int32]
@@ -42,34 +42,45 @@ def member_frame(name: str) -> tuple[str, int] | None:
 class MeshArchive:
     """Reads ``meshes/<id>.npz`` one frame at a time.
 
-    frames : range of frames that the archive covers (its lifetime).
+    frames : range of frames that the archive covers (its lifetime). name : how messages call it.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, name: str = "") -> None:
         """Index the archive. Raises ``ArchiveError`` when it is none or its frames do not pair up."""
         self.path = path
-        with Archive.open(path) as archive:
+        self.name = name or path.name
+        with naming(self.name):
+            self.frames = self._lifetime()
+
+    def _lifetime(self) -> range:
+        with Archive.open(self.path) as archive:
             found: dict[str, set[int]] = {"vertices": set(), "faces": set()}
             for name in archive.names:
                 parsed = member_frame(name)
                 if parsed is None:
-                    raise ArchiveError(f"{path.name}: member {name!r} is not a frame's vertices or faces")
+                    raise ArchiveError(f"member {name!r} is not a frame's vertices or faces")
                 found[parsed[0]].add(parsed[1])
         frames = sorted(found["vertices"])
         if not frames or found["vertices"] != found["faces"]:
-            raise ArchiveError(f"{path.name}: vertices and faces must cover the same frames, at least one")
+            raise ArchiveError("vertices and faces must cover the same frames, at least one")
         if frames != list(range(frames[0], frames[-1] + 1)):
-            raise ArchiveError(f"{path.name}: frames must be one contiguous interval")
-        self.frames = range(frames[0], frames[-1] + 1)
+            raise ArchiveError("frames must be one contiguous interval")
+        return range(frames[0], frames[-1] + 1)
+
+    def open(self) -> Archive:
+        """The opened archive, for :meth:`read`. Raises ``ArchiveError``."""
+        with naming(self.name):
+            return Archive.open(self.path)
 
     def read(self, archive: Archive, frame: int) -> Mesh:
         """Vertices float32 (V, 3) and faces int32 (T, 3) of a frame of the lifetime, from the opened archive.
 
         Other real vertex types are cast to float32. Raises ``ArchiveError`` on a wrong type, shape or index.
         """
-        vertices = archive.read(vertices_key(frame))
-        faces = archive.read(faces_key(frame))
-        where = f"{self.path.name}: frame {frame:04d}"
+        where = f"{self.name}: frame {frame:04d}"
+        with naming(self.name):
+            vertices = archive.read(vertices_key(frame))
+            faces = archive.read(faces_key(frame))
         if vertices.dtype.kind not in "fiu" or vertices.ndim != 2 or vertices.shape[1] != 3:
             raise ArchiveError(
                 f"{where}: vertices are {vertices.dtype} {vertices.shape}, expected float32 (V, 3)"

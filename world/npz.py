@@ -23,9 +23,9 @@ import numpy as np
 import numpy.typing as npt
 
 from contract.record import replacing
-from world.zipdir import ArchiveError, Descriptor, Member, Stream, read_directory
+from world.zipdir import ArchiveError, Descriptor, Member, Stream, naming, read_directory
 
-__all__ = ["Archive", "ArchiveError", "Header", "write_archive"]
+__all__ = ["Archive", "ArchiveError", "Header", "naming", "write_archive"]
 
 Array = npt.NDArray[Any]
 

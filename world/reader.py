@@ -24,11 +24,12 @@ from contract.names import (
     SOLVER,
     SOLVER_MANIFEST,
 )
-from contract.record import read_json
 from world.camera import Matrix, read_camera
 from world.materials import Material
 from world.meshes import Faces, Mesh, MeshArchive, Vertices, empty_mesh, mesh_id
 from world.npz import Archive, ArchiveError
+from world.validation.files import Unreadable, mode_of, read_json
+from world.validation.violation import reason
 from world.video import VideoError, VideoInfo, probe
 
 __all__ = ["Material", "World", "WorldError"]
@@ -74,7 +75,7 @@ class World:
         try:
             return probe(self.path / RENDER)
         except (VideoError, OSError) as error:
-            raise WorldError(f"{RENDER}: {error}") from error
+            raise WorldError(f"{RENDER}: {reason(error)}") from error
 
     @property
     def frames(self) -> int:
@@ -101,7 +102,7 @@ class World:
     def _camera(self) -> tuple[Matrix, Matrix]:
         try:
             return read_camera(self.path / CAMERA)
-        except (ValueError, OSError) as error:
+        except ValueError as error:
             raise WorldError(str(error)) from error
 
     @property
@@ -127,9 +128,9 @@ class World:
             if number is None or number in found:
                 raise WorldError(f"{MESHES}/{name}: not the name of a mesh archive, or an id twice")
             try:
-                found[number] = MeshArchive(directory / name)
+                found[number] = MeshArchive(directory / name, f"{MESHES}/{name}")
             except ArchiveError as error:
-                raise WorldError(f"{MESHES}/{error}") from error
+                raise WorldError(str(error)) from error
         return dict(sorted(found.items()))
 
     @property
@@ -150,16 +151,16 @@ class World:
         mesh = self._cache.get(key)
         if mesh is None:
             try:
-                mesh = archive.read(self._opened(number, archive.path), frame)
+                mesh = archive.read(self._opened(number, archive), frame)
             except ArchiveError as error:
-                raise WorldError(f"{MESHES}/{error}") from error
+                raise WorldError(str(error)) from error
             self._keep(key, mesh)
         else:
             self._cache.move_to_end(key)
         return mesh
 
-    def _opened(self, number: int, path: Path) -> Archive:
-        archive = self._open.pop(number, None) or Archive.open(path)
+    def _opened(self, number: int, mesh: MeshArchive) -> Archive:
+        archive = self._open.pop(number, None) or mesh.open()
         self._open[number] = archive
         if len(self._open) > _OPEN_ARCHIVES:
             self._open.popitem(last=False)[1].close()
@@ -203,24 +204,28 @@ class World:
         materials = []
         for name in names:
             try:
-                materials.append(Material(directory / name))
+                materials.append(Material(directory / name, f"{DYNAMICS}/{name}"))
             except ArchiveError as error:
-                raise WorldError(f"{DYNAMICS}/{error}") from error
+                raise WorldError(str(error)) from error
         return tuple(materials)
 
     @cached_property
     def liquid_ids(self) -> tuple[int, ...]:
-        """Sorted mesh ids of a liquid whose solver follows no particles, from ``solver/manifest.json``."""
-        manifest = self.path / SOLVER / SOLVER_MANIFEST
-        if not (self.path / SOLVER).exists():
+        """Sorted mesh ids of a liquid whose solver follows no particles, from ``solver/manifest.json``.
+
+        ``true`` counts as 1 and ``false`` as 0, as the world format has always let them (its checker warns).
+        """
+        manifest = f"{SOLVER}/{SOLVER_MANIFEST}"
+        if mode_of(self.path / SOLVER) is None:
             return ()
         try:
-            listed = read_json(manifest)[LIQUID_IDS_KEY]
-            if not listed or any(type(number) is not int for number in listed):
-                raise ValueError(f"{LIQUID_IDS_KEY} must be a non-empty list of integers")
-        except (OSError, ValueError, TypeError, KeyError) as error:
-            raise WorldError(f"{SOLVER}/{SOLVER_MANIFEST}: {error}") from error
-        return tuple(sorted(set(listed)))
+            record = read_json(self.path / SOLVER / SOLVER_MANIFEST)
+        except Unreadable as error:
+            raise WorldError(f"{manifest}: {error}") from error
+        listed = record.get(LIQUID_IDS_KEY) if isinstance(record, dict) else None
+        if not isinstance(listed, list) or not listed or not all(isinstance(item, int) for item in listed):
+            raise WorldError(f"{manifest}: {LIQUID_IDS_KEY} must be a non-empty list of integers")
+        return tuple(sorted({int(number) for number in listed}))
 
     @cached_property
     def dynamic_ids(self) -> tuple[int, ...]:

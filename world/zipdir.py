@@ -10,6 +10,8 @@ from __future__ import annotations
 import os
 import struct
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -33,6 +35,15 @@ _MAX_DIRECTORY = MAX_MEMBERS * 512
 
 class ArchiveError(ValueError):
     """An archive that cannot be read; the message says why, in one line."""
+
+
+@contextmanager
+def naming(name: str) -> Iterator[None]:
+    """Put the file's name before what :class:`ArchiveError` says inside the block."""
+    try:
+        yield
+    except ArchiveError as error:
+        raise ArchiveError(f"{name}: {error}") from error
 
 
 class Member(NamedTuple):

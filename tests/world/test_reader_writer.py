@@ -203,9 +203,13 @@ def test_liquid_ids_count_as_dynamic(tmp_path: Path) -> None:
     (path / "solver").mkdir()
     (path / "solver/manifest.json").write_text(json.dumps({"liquid_ids": [10, 10]}))
     assert World(path).dynamic_ids == (1, 10)
-    (path / "solver/manifest.json").write_text(json.dumps({"liquid_ids": [True]}))
-    with pytest.raises(WorldError, match="liquid_ids"):
-        World(path).dynamic_ids  # noqa: B018
+    # The checker lets true pass as 1 and only advises against it; a world that passes must be scored.
+    (path / "solver/manifest.json").write_text(json.dumps({"liquid_ids": [10, True]}))
+    assert World(path).liquid_ids == (1, 10)
+    for wrong in ([], 5, ["1"], [1.0], None):
+        (path / "solver/manifest.json").write_text(json.dumps({"liquid_ids": wrong}))
+        with pytest.raises(WorldError, match=r"^solver/manifest\.json: liquid_ids must be"):
+            World(path).dynamic_ids  # noqa: B018
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", "[" * 5000, '{"intrinsics": 1, "extrinsic": 2}', "\xff"])

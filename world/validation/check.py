@@ -9,9 +9,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from contract.names import MESHES
+from contract.names import DYNAMICS, MESHES, RENDER
 from world.validation.camera import camera_advice, check_camera
-from world.validation.dynamics import DynamicsReport, check_dynamics, list_dynamics
+from world.validation.dynamics import DynamicsListing, DynamicsReport, check_dynamics, list_dynamics
+from world.validation.files import mode_of
 from world.validation.hints import (
     NO_TRIANGLE,
     dynamics_advice,
@@ -74,8 +75,12 @@ def examine(
     video: Path | str | VideoInfo | None = None,
     render: VideoInfo | None = None,
     links: bool = True,
+    bare: bool = False,
 ) -> Examination:
-    """Violations and advice of one pass; parameters as :func:`check_world`, ``links=False`` omits links."""
+    """Violations and advice of one pass; parameters as :func:`check_world`.
+
+    links : look for symbolic links. bare : a missing ``dynamics/`` counts as an empty one.
+    """
     world = Path(path)
     found = Examination()
     if links:
@@ -93,13 +98,36 @@ def examine(
     if camera is not None:
         size = None if found.render is None else (found.render.height, found.render.width)
         found.advice += camera_advice(camera, size)
-    _check_geometry(found, world, scorer)
+    _check_geometry(found, world, scorer, bare)
     return found
 
 
-def _check_geometry(found: Examination, world: Path, scorer: bool) -> None:
+def check_reference(path: Path | str, video: VideoInfo | tuple[int, int, int]) -> Examination:
+    """Every fault of a case's own world that would spoil scores; its facts come along, so that nobody has to
+    decode its render again.
+
+    The rules are the scorer's for submissions, but for what does no harm in data of the benchmark's own:
+    links (stores of data sets are full of them), a ``dynamics/`` that an unpacker left out because it was
+    empty, and another frame rate. video : the reference video or its (F, H, W), which the world's render must
+    have.
+    """
+    shape = video.shape if isinstance(video, VideoInfo) else video
+    found = examine(path, scorer=True, links=False, bare=True)
+    if found.render is not None and found.render.shape != shape:
+        frames, height, width = found.render.shape
+        text = (
+            f"has {frames} frames of {width}x{height}; the reference video has {shape[0]} of "
+            f"{shape[2]}x{shape[1]}"
+        )
+        found.violations.append(Violation(RENDER, "input", text))
+    return found
+
+
+def _check_geometry(found: Examination, world: Path, scorer: bool, bare: bool) -> None:
     frames = None if found.render is None else found.render.frames
     meshes, dynamics = list_meshes(world), list_dynamics(world)
+    if bare and mode_of(world / DYNAMICS) is None:
+        dynamics = DynamicsListing([])
     with ThreadPoolExecutor(_threads(), thread_name_prefix="validation") as pool:
         look = partial(check_mesh, world, frames=frames, scorer=scorer)
         mesh_jobs = [pool.submit(look, mesh) for mesh in meshes.files]
