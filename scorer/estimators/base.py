@@ -104,11 +104,15 @@ def out_of_memory(error: BaseException) -> bool:
 
 
 Batch = TypeVar("Batch", bound="Sequence[Any] | NDArray[Any]")
+Result = TypeVar("Result")
 
 
-def halved_on_oom(run: Callable[[Batch], NDArray[Any]], batch: Batch) -> NDArray[Any]:
+def halved_on_oom(
+    run: Callable[[Batch], Result], batch: Batch, join: Callable[[list[Any]], Any] = np.concatenate
+) -> Result:
     """``run(batch)``; when memory runs out, the two halves of the batch, joined along the first axis.
 
+    join : how to make one result of the halves' two, for results that are no arrays.
     Halved once: a network that cannot do half a batch does not fit beside what else is on the device.
     Raises ``MemoryError`` then, and for a batch of one, so that it counts as the machine's fault.
     """
@@ -128,7 +132,8 @@ def halved_on_oom(run: Callable[[Batch], NDArray[Any]], batch: Batch) -> NDArray
         if not out_of_memory(error):
             raise
         raise MemoryError(f"out of memory even on half a batch: {_first_line(error)}") from error
-    return np.concatenate(halves)
+    joined: Result = join(halves)
+    return joined
 
 
 def release_memory() -> None:
