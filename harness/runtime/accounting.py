@@ -1,8 +1,8 @@
 """What runs have used and cost: the one place where the launcher asks for it.
 
-Each transcript format has a *reader*, a module with a constant ``READER`` that is imported when the first run
-of such an agent asks for it. Built-in agents have the format of their name; an agent of the runtime file names
-one with ``transcript``, or none, and then nothing is known about its usage.
+Each transcript format has a *reader*, a module with a constant ``READER`` that is imported when the first
+run of such an agent asks for it. Built-in agents have the format of their name; an agent of the runtime file
+names one with ``transcript``, or none, and then nothing is known about its usage.
 """
 
 from __future__ import annotations
@@ -59,6 +59,10 @@ class Reader(Protocol):
 MODULES: dict[str, str] = {
     "usage": "harness.runtime.usagelog",
     "free": "harness.runtime.usagelog:FREE",
+    "claude": "harness.runtime.transcripts.ledger:CLAUDE",
+    "codex": "harness.runtime.transcripts.ledger:CODEX",
+    "antigravity": "harness.runtime.transcripts.ledger:ANTIGRAVITY",
+    "stirrup": "harness.runtime.transcripts.ledger:STIRRUP",
 }
 """Format → module (``:NAME`` where the reader is not called ``READER``)."""
 
