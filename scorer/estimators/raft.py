@@ -61,8 +61,8 @@ class Raft:
     def flow(self, frames: Frames) -> Floats:
         """Flow float32 (n − 1, H, W, 2) in pixels, (right, down), from each frame to the next.
 
-        frames : RGB, uint8 (n, H, W, 3); a single one gives (0, H, W, 2). Raises ``MemoryError`` when even one
-        pair does not fit.
+        frames : RGB, uint8 (n, H, W, 3); a single one gives (0, H, W, 2).
+        Raises ``MemoryError`` when not even one pair fits.
         """
         import torch
 
