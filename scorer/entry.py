@@ -16,8 +16,9 @@ from scorer.console import Console
 from scorer.digest import combined, gate_inputs, type_inputs
 from scorer.lock import locked
 from scorer.manifest import Entry
-from scorer.messages import GateRecord, Gates
+from scorer.messages import Checked, GateRecord, Gates, VideoFacts
 from scorer.options import Options
+from scorer.reference import References
 from scorer.registry import Registry
 from scorer.results import Results, Stamp
 from scorer.worker import CallFailed, CallTimedOut, Slot, Stopped
@@ -35,6 +36,7 @@ class Known:
 
     shapes: dict[Path, Any] = field(default_factory=dict)
     digests: dict[Path, str | None] = field(default_factory=dict)
+    references: References = field(default_factory=References)
 
 
 def score_entry(
@@ -246,9 +248,10 @@ class _Scoring:
         if failed is not None:
             raise failed
         try:
+            facts = self.reference_facts() if step == "reference" else None
             return dict(
                 self.slot.call(
-                    "prepare", step,
+                    "prepare", step, facts,
                     seconds=self.seconds(step),
                     scene=self.entry, opening=self.seconds("geometry"),
                 )
@@ -256,6 +259,20 @@ class _Scoring:
         except CallFailed as error:
             self.failed_steps[step] = error
             raise
+
+    def reference_facts(self) -> VideoFacts | None:
+        """What is known of the render of the case's own world. Raises ``CallFailed`` unless that is sound."""
+        path, video = self.entry.reference, self.known.shapes.get(self.entry.video)
+        if path is None:
+            return None
+
+        def look() -> Checked:
+            found: Checked = self.slot.call(
+                "check_reference", self.entry, video, seconds=self.seconds("reference")
+            )
+            return found
+
+        return self.known.references.sound(path, look)
 
     def type_failed(self, name: str, step: str, error: CallFailed, stamp: Stamp, seconds: float) -> None:
         """Record a failure of the type itself, or of the preparation step that it needed."""

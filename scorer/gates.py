@@ -9,18 +9,12 @@ from pathlib import Path
 from contract import names
 from contract.constants import DETAIL_LIMIT
 from contract.states import INVALID_WORLD, NO_VIDEO, NO_WORLD, UNDECODABLE_VIDEO, VIDEO_MISMATCH
-from scorer.messages import GateRecord
+from scorer.messages import GateRecord, ReferenceFault
 from world.validation import check_world
 from world.video import VideoError, VideoInfo, probe
 
 Shape = tuple[int, int, int, Fraction]
 """Frames, height, width, frame rate of a video."""
-
-
-class ReferenceFault(Exception):
-    """The reference cannot be used: no fault of the submission, so no score may say so."""
-
-    infrastructure = True
 
 
 def video_gate(render: Path, reference: Shape) -> tuple[GateRecord, VideoInfo | None]:

@@ -13,7 +13,7 @@ Dimensions = tuple[int, int, int, float]
 
 
 class ReferenceFault(Exception):
-    """The case's reference world cannot be read: the operator's fault, never a score of the submission."""
+    """The case's own video or world cannot be used: the operator's fault, never a score of the submission."""
 
     infrastructure = True
 
@@ -46,6 +46,18 @@ class Measured:
     staged: Mapping[str, str] = field(default_factory=dict)
     vouched: frozenset[str] | None = None
     causes: Mapping[str, str] = field(default_factory=dict)
+
+
+VideoFacts = tuple[Any, ...]
+"""The members of a ``world.video.VideoInfo``, which the scorer's side does not load."""
+
+
+@dataclass(frozen=True)
+class Checked:
+    """Outcome for one reference world: its faults, or what is known of the render of one that has none."""
+
+    faults: tuple[str, ...] = ()
+    render: VideoFacts | None = None
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from contract.metrics import TYPE_BY_NAME, owners
 from scorer import arrays
 from scorer.digest import digests_of
 from scorer.manifest import Entry
-from scorer.messages import Dimensions, GateRecord, Measured, ReferenceFault
+from scorer.messages import Checked, Dimensions, GateRecord, Measured, ReferenceFault, VideoFacts
 
 if TYPE_CHECKING:
     from scorer.gates import Shape
@@ -71,16 +71,40 @@ class Tasks:
             video_path=entry.video,
         )
 
-    def prepare(self, step: str) -> dict[str, Any]:
+    def check_reference(self, entry: Entry, video: Shape | None) -> Checked:
+        """Hold the case's own world to the rules. video : shape of the reference video, if it is known.
+
+        Raises ``ReferenceFault`` when that video cannot be read.
+        """
+        from dataclasses import fields
+
+        from scorer.gates import reference_shape
+        from world.validation import check_reference
+
+        assert entry.reference is not None
+        shape = video if video is not None else reference_shape(entry.video)
+        found = check_reference(entry.reference, shape[:3])
+        if found.violations or found.render is None:
+            return Checked(tuple(str(violation) for violation in found.violations))
+        # Member by member: the other side need not load what reads videos.
+        render = found.render
+        return Checked(render=tuple(getattr(render, member.name) for member in fields(render)))
+
+    def prepare(self, step: str, video: VideoFacts | None = None) -> dict[str, Any]:
         """Do one preparation step on the selected entry and keep its product; its detail fields.
 
-        ``reference`` failing is the operator's fault, not the submission's: ``ReferenceFault``.
+        video : facts of the reference world's render, which spare this process decoding it. ``reference``
+        failing is the operator's fault, not the submission's: ``ReferenceFault``.
         """
         scene = self._selected()
         if step == "reference":
             reference = scene.reference
             if reference is not None:
-                with blaming_the_reference():
+                if video is not None:
+                    from world.video import VideoInfo
+
+                    reference.video = VideoInfo(*video)
+                with blaming_the_reference(scene):
                     _ = (reference.shape, reference.intrinsics, reference.ids, reference.materials)
         elif step == "registration":
             return {"alignment": plain(scene.registration.detail())}
@@ -98,7 +122,7 @@ class Tasks:
         from scorer.liquid.tracers import materials_of
 
         if scene.reference is not None:
-            with blaming_the_reference():
+            with blaming_the_reference(scene):
                 materials_of(scene.reference)
 
     def _selected(self) -> Scene:
@@ -116,12 +140,12 @@ class Tasks:
 
 
 @contextmanager
-def blaming_the_reference() -> Iterator[None]:
+def blaming_the_reference(scene: Scene) -> Iterator[None]:
     """Errors of the block are faults of the case's reference world: ``ReferenceFault``."""
     try:
         yield
     except (ValueError, OSError) as error:
-        raise ReferenceFault(str(error)) from error
+        raise ReferenceFault(f"reference world {scene.reference_path}: {error}") from error
 
 
 def require_owned(type_name: str, detail: Iterable[str]) -> None:

@@ -10,7 +10,8 @@ import pytest
 from base_world import FPS, FRAMES, HEIGHT, WIDTH
 
 from contract.states import INVALID_WORLD, NO_VIDEO, NO_WORLD, UNDECODABLE_VIDEO, VIDEO_MISMATCH
-from scorer.gates import ReferenceFault, reference_shape, video_gate, world_gate
+from scorer.gates import reference_shape, video_gate, world_gate
+from scorer.messages import ReferenceFault
 from world.video import probe, write_video
 
 SHAPE = (FRAMES, HEIGHT, WIDTH, Fraction(FPS))

@@ -119,7 +119,8 @@ def check_reference(path: Path | str, video: VideoInfo | tuple[int, int, int]) -
             f"has {frames} frames of {width}x{height}; the reference video has {shape[0]} of "
             f"{shape[2]}x{shape[1]}"
         )
-        found.violations.append(Violation(RENDER, "input", text))
+        # First: a wrong count of frames makes the other files look wrong as well.
+        found.violations.insert(0, Violation(RENDER, "input", text))
     return found
 
 
