@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -64,8 +64,26 @@ def readable(path: Path) -> Iterator[None]:
 _AGAIN = "run scripts/download_checkpoints.py DIR --verify"
 
 
+def built(
+    make: Callable[[], torch.nn.Module], state: Any, path: Path, device: torch.device
+) -> torch.nn.Module:
+    """The network that ``make`` makes, with exactly the weights ``state``: on ``device``, float32, frozen.
+
+    Nothing is initialised on the way. Raises ``UserError`` as :func:`load_strict` does.
+    """
+    import torch
+
+    with torch.device("meta"):
+        network = make()
+    network.to_empty(device=device)
+    load_strict(network, state, path)
+    return network.eval().requires_grad_(False)
+
+
 def load_strict(model: torch.nn.Module, state: Mapping[str, Any], path: Path) -> None:
     """Load exactly ``state`` into ``model``. Raises ``UserError`` naming keys and shapes that do not fit."""
+    if not isinstance(state, Mapping):
+        raise _foreign(path, "it holds no dictionary of tensors")
     wanted = model.state_dict()
     require_same_keys(wanted, state, path)
     for key, tensor in wanted.items():

@@ -1,0 +1,1 @@
+"""Double of the co-tracker package."""
