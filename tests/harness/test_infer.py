@@ -308,11 +308,13 @@ def test_an_unusable_video_stops_all_before_anything_is_touched(
 
 
 def test_backends_that_cannot_be_used(lab: Lab) -> None:
-    lab.runtime(lab.shell_agent(DELIVER), top='backend = "sif"', agent='image = {sif = "x.sif"}')
+    sif = '[sif]\nexecutable = "no-such-apptainer"'
+    lab.runtime(lab.shell_agent(DELIVER) + sif, top='backend = "sif"', agent='image = {sif = "x.sif"}')
     lab.jobs()
     done = lab.infer()
     assert done.returncode == 2
-    assert "not built yet" in done.stderr
+    assert "'no-such-apptainer' was found" in done.stderr
+    assert done.stderr.count("\n") == 1
     lab.runtime(lab.shell_agent(DELIVER), top='backend = "docker"')
     done = lab.infer(DOCKER_HOST=f"unix://{lab.root}/no.sock")
     assert done.returncode == 2

@@ -1,4 +1,4 @@
-"""Where a command runs: ``host`` or ``docker`` (later ``sif``), behind the interface in :mod:`.base`."""
+"""Where a command runs: ``host``, ``docker`` or ``sif`` (Apptainer), behind the interface in :mod:`.base`."""
 
 from __future__ import annotations
 
@@ -22,8 +22,12 @@ def get_backend(name: str, runtime: Runtime) -> Backend:
         from harness.runtime.backends.docker import DockerBackend
 
         return DockerBackend.from_runtime(runtime)
+    if name == "sif":
+        from harness.runtime.backends.sif import SifBackend
+
+        return SifBackend.from_runtime(runtime)
     raise UserError(
-        f"backend = {name!r} is not built yet",
+        f"there is no backend {name!r}",
         where=runtime.path,
         expected=" or ".join(f'"{known}"' for known in BACKENDS),
         next_step="choose one of them",
@@ -35,9 +39,9 @@ def check_job(backend: Backend, job: Job, path: Path, table: str) -> None:
 
     path, table : runtime file, and its table that the job's command belongs to; errors name them.
     """
+    with _located(path):
+        backend.check_job(job)
     if isinstance(backend, HostBackend):
-        with _located(path):
-            backend.check_job(job)
         with _located(f"{path}: [{table}]"):
             backend.check_program(job)
 

@@ -48,7 +48,9 @@ class Job:
     name : unique container name. labels : see ``LABEL``.
     as_root : the command runs as root inside its container (an agent may install packages), and what it
         leaves in writable mounts is handed to the caller's user afterwards; otherwise it runs as the caller's
-        user, with a writable ``HOME``. The host backend always runs as the caller.
+        user, with a writable ``HOME``. The host and sif backends always run as the caller.
+    scratch : existing or new folder of this machine for what a container's ``/tmp`` and ``/var/tmp`` hold,
+        where the backend needs one; it lives as long as its caller lets it. None: one that goes with the job.
     """
 
     name: str
@@ -63,6 +65,7 @@ class Job:
     limits: Limits = Limits()
     labels: Mapping[str, str] = field(default_factory=dict)
     as_root: bool = False
+    scratch: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -104,6 +107,9 @@ class Backend(Protocol):
 
     def check(self, image: str) -> str:
         """Digest or version of what will run. Raises ``UserError`` when engine or image cannot be used."""
+
+    def check_job(self, job: Job) -> None:
+        """Raise ``UserError`` for anything in ``job`` that this backend cannot keep."""
 
     def describe(self, job: Job) -> list[str]:
         """Words of an equivalent command line for people, secrets replaced by ``***``. Pure."""

@@ -111,6 +111,9 @@ class DockerBackend:
         finally:
             client.close()
 
+    def check_job(self, job: Job) -> None:
+        """An engine keeps all that a job can ask for, or says so itself when the container is created."""
+
     def describe(self, job: Job) -> list[str]:
         """Words of the equivalent ``docker run``, secrets as ``***``."""
         return [self._program, *command_line(job, self._settings.owner, self._engine)[1:]]

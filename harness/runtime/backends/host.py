@@ -10,10 +10,8 @@ from __future__ import annotations
 import json
 import os
 import platform
-import select
 import shutil
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -25,13 +23,13 @@ from typing import Any
 from contract.errors import UserError
 from harness.runtime import owner
 from harness.runtime.backends.base import LABEL, Job, Limits, Orphan, Outcome
+from harness.runtime.backends.warden_pipe import converse, start_warden
 
 MARKER = "FDCB_JOB"
 """Variable in the environment of every process of a job: by it they are found again, whoever their parent is.
 """
 WARDEN = Path(__file__).with_name("warden.py")
 REPOSITORY = Path(__file__).resolve().parents[3]
-_POLL = 0.2
 _PATIENCE = 20.0
 
 
@@ -106,13 +104,13 @@ class HostBackend:
                 "log": stream.fileno(),
             }
             try:
-                warden = self._start_warden(job, stream.fileno())
+                warden = start_warden(WARDEN, job.name, stream.fileno(), {MARKER: _mark(job)})
             except OSError as error:
                 return Outcome(
                     None, time.monotonic() - started, error=f"the warden could not be started: {error}"
                 )
             with warden:
-                report = _converse(warden, orders, stop)
+                report = converse(warden, orders, stop)
         if report is None:
             gone = _sweep(_mark(job))
             text = f"the warden of {job.name} was killed (status {warden.returncode})"
@@ -125,20 +123,6 @@ class HostBackend:
             killed_after_sec=report.get("killed_after_sec"),
             gone=report.get("gone", True),
             error=report["error"],
-        )
-
-    def _start_warden(self, job: Job, log: int) -> subprocess.Popen[bytes]:
-        return subprocess.Popen(
-            # -I -S: the warden needs nothing of ours, and no variable or directory shall lead it astray.
-            [sys.executable, "-I", "-S", str(WARDEN), job.name],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=log,
-            env={MARKER: _mark(job)},
-            cwd="/",
-            pass_fds=(log,),
-            start_new_session=True,
-            bufsize=0,
         )
 
     def orphans(self) -> list[Orphan]:
@@ -185,32 +169,6 @@ def _on_python_path() -> bool:
     return any(
         Path(p).resolve() == REPOSITORY for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p
     )
-
-
-def _converse(
-    warden: subprocess.Popen[bytes], orders: dict[str, Any], stop: threading.Event
-) -> dict[str, Any] | None:
-    """Give the orders, pass a stop on, read the report. None when the warden ended without one."""
-    assert warden.stdin is not None
-    assert warden.stdout is not None
-    told = False
-    data = b""
-    try:
-        warden.stdin.write((json.dumps(orders) + "\n").encode())
-        while True:
-            if stop.is_set() and not told:
-                told = True
-                warden.stdin.write(b"s")
-            if not select.select([warden.stdout], [], [], _POLL)[0]:
-                continue
-            piece = os.read(warden.stdout.fileno(), 65536)
-            if not piece:
-                break
-            data += piece
-    except BrokenPipeError:
-        data += warden.stdout.read() or b""
-    warden.wait()
-    return json.loads(data) if data.endswith(b"\n") else None
 
 
 def _mark(job: Job) -> str:

@@ -20,8 +20,10 @@ import select
 import signal
 import sys
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 KILL_PATIENCE = 15.0
@@ -32,23 +34,32 @@ PAUSE = 0.02
 
 def main() -> None:
     """Read the orders, run the command, report."""
-    _prctl(PR_SET_CHILD_SUBREAPER, 1)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    orders = json.loads(_line(0))
+    orders = take_orders()
     started = time.monotonic()
-    child = _start(orders)
+    child = start(orders)
     report: dict[str, object] = {"exit_code": None, "error": ""}
     if isinstance(child, str):
         report["error"] = child
     else:
         report |= _watch(child, started, orders)
     report["seconds"] = time.monotonic() - started
-    _tell(report)
+    tell(report)
 
 
-def _tell(report: dict[str, object]) -> None:
+def take_orders() -> dict[str, Any]:
+    """Become the one whose children's orphans come home to, deaf to signals; then the orders, from standard
+    input.
+    """
+    prctl(PR_SET_CHILD_SUBREAPER, 1)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    orders: dict[str, Any] = json.loads(read_line(0))
+    return orders
+
+
+def tell(report: dict[str, object]) -> None:
+    """The report, as one line to the launcher; a dead one needs none."""
     try:
         os.write(1, (json.dumps(report) + "\n").encode())
     except BrokenPipeError:
@@ -56,7 +67,7 @@ def _tell(report: dict[str, object]) -> None:
         sys.exit(1)
 
 
-def _line(descriptor: int) -> bytes:
+def read_line(descriptor: int) -> bytes:
     """One line of standard input, byte by byte past its end: further bytes are commands for later."""
     data = bytearray()
     while not data.endswith(b"\n"):
@@ -67,12 +78,13 @@ def _line(descriptor: int) -> bytes:
     return bytes(data)
 
 
-def _prctl(option: int, value: int) -> None:
+def prctl(option: int, value: int) -> None:
+    """The system call, for options of one argument. Raises ``OSError``."""
     if ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "prctl failed")
 
 
-def _start(orders: dict[str, object]) -> int | str:
+def start(orders: dict[str, Any]) -> int | str:
     """Fork and execute the command. Returns its pid, or what went wrong before it ran."""
     failed_read, failed_write = os.pipe()
     pid = os.fork()
@@ -94,9 +106,9 @@ def _start(orders: dict[str, object]) -> int | str:
     return f"the command could not be started: {message.decode(errors='replace')}"
 
 
-def _become(orders: dict[str, object]) -> None:
+def _become(orders: dict[str, Any]) -> None:
     """In the child: own session, closed standard input, output to the log, then the command."""
-    _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     os.setsid()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE):
         signal.signal(number, signal.SIG_DFL)
@@ -130,10 +142,10 @@ class Command:
                     self.code = 128 - code if code < 0 else code
 
 
-def _watch(child: int, started: float, orders: dict[str, object]) -> dict[str, object]:
+def _watch(child: int, started: float, orders: dict[str, Any]) -> dict[str, object]:
     """Wait for the command's end, the deadline, a word or the death of the launcher; then end the rest."""
     command = Command(child)
-    why, grace = _wait(command, started + float(str(orders["timeout"])), float(str(orders["grace"])))
+    why, grace = wait(command, started + float(str(orders["timeout"])), float(str(orders["grace"])))
     report: dict[str, object] = {
         "timed_out": why == "timeout",
         "interrupted": why == "stop",
@@ -141,14 +153,14 @@ def _watch(child: int, started: float, orders: dict[str, object]) -> dict[str, o
     }
     if why:
         _ask_to_leave(command, grace)
-    report["gone"] = _kill_all(command)
+    report["gone"] = kill_all(command)
     report["exit_code"] = command.code
     return report
 
 
-def _wait(command: Command, deadline: float, grace: float) -> tuple[str, float]:
+def wait(command: Command, deadline: float, grace: float) -> tuple[str, float]:
     """Why waiting is over (empty: the command ended by itself), and how long the rest may take to leave."""
-    bell = _ring_on_child_exit()
+    bell = ring_on_child_exit()
     while True:
         command.reap()
         if command.code is not None:
@@ -164,7 +176,7 @@ def _wait(command: Command, deadline: float, grace: float) -> tuple[str, float]:
             return "stop", grace if os.read(0, 1) else 0.0
 
 
-def _ring_on_child_exit() -> int:
+def ring_on_child_exit() -> int:
     """A descriptor that becomes readable whenever a child ends, so that waiting costs nothing."""
     bell, rope = os.pipe()
     os.set_blocking(rope, False)
@@ -175,39 +187,44 @@ def _ring_on_child_exit() -> int:
 
 def _ask_to_leave(command: Command, grace: float) -> None:
     """SIGTERM to all, then wait until all have left or the grace period is over."""
-    _signal_all(signal.SIGTERM)
+    signal_all(signal.SIGTERM)
     until = time.monotonic() + grace
-    while time.monotonic() < until and _descendants():
+    while time.monotonic() < until and descendants():
         time.sleep(PAUSE)
         command.reap()
 
 
-def _kill_all(command: Command) -> bool:
-    """SIGKILL until no descendant is left; False when some will not go."""
+def kill_all(command: Command | None) -> bool:
+    """SIGKILL until no descendant is left; False when some will not go. ``command``: what must have ended and
+    been reaped as well.
+    """
+    reaper = command or Command(0)
     until = time.monotonic() + KILL_PATIENCE
     while True:
-        _signal_all(signal.SIGSTOP)  # a tree that cannot run cannot fork faster than it is killed
-        _signal_all(signal.SIGKILL)
-        command.reap()
+        signal_all(signal.SIGSTOP)  # a tree that cannot run cannot fork faster than it is killed
+        signal_all(signal.SIGKILL)
+        reaper.reap()
         # The command's status counts as a descendant: it may be on its way out and not to be reaped yet.
-        if command.code is not None and not _descendants():
+        if (command is None or command.code is not None) and not descendants():
             return True
         if time.monotonic() > until:
             return False
         time.sleep(PAUSE / 4)
 
 
-def _signal_all(number: int) -> None:
-    """Send a signal to every descendant, again for those that appear meanwhile."""
+def signal_all(number: int, who: Callable[[], set[int]] | None = None) -> None:
+    """Send a signal to every descendant, or to those that ``who`` finds, again for those that appear
+    meanwhile.
+    """
     done: set[int] = set()
-    while new := _descendants() - done:
+    while new := (who or descendants)() - done:
         for pid in new:
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, number)
         done |= new
 
 
-def _descendants() -> set[int]:
+def descendants() -> set[int]:
     """Pids of all living processes below this one (zombies that nobody can kill any more are left out)."""
     parents: dict[int, list[int]] = {}
     for entry in Path("/proc").iterdir():
