@@ -205,6 +205,33 @@ TYPES: tuple[MetricType, ...] = (
 TYPE_BY_NAME: dict[str, MetricType] = {entry.name: entry for entry in TYPES}
 GEOMETRY_TYPES = frozenset(TYPE_BY_NAME) - RENDER_TYPES
 
+CLOUDS = "uni3d_clouds"
+"""The half of ``uni3d`` that comes before its model: a unit without keys."""
+
+# What is measured in one go, and is up to date or not as a whole: a type, or one model of a render type.
+_UNITS: dict[str, tuple[str, tuple[Metric, ...]]] = {
+    **{entry.name: (entry.name, entry.metrics) for entry in TYPES},
+    **{metric.key: (metric.type, (metric,)) for metric in METRICS if metric.type in RENDER_TYPES},
+    CLOUDS: ("uni3d", ()),
+}
+
+
+def units_of(type_name: str) -> tuple[str, ...]:
+    """Units of a type: itself, or its single models (named like their keys) for a render type."""
+    kind = TYPE_BY_NAME[type_name]
+    return kind.keys if type_name in RENDER_TYPES else (type_name,)
+
+
+def type_of(unit: str) -> MetricType:
+    """The type that a unit, or a type's own name, belongs to."""
+    return TYPE_BY_NAME[_UNITS[unit][0]]
+
+
+def metrics_of(unit: str) -> tuple[Metric, ...]:
+    """Metrics of a unit, or of a whole type."""
+    return _UNITS[unit][1]
+
+
 # Owners that are no type of their own: preparation steps and single backbones.
 _STEP_PREFIXES: dict[str, tuple[str, ...]] = {
     "registration": ("alignment", "registration_"),

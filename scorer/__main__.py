@@ -14,6 +14,7 @@ from types import FrameType
 from contract.errors import run_program
 from scorer.console import Console
 from scorer.manifest import read_manifest, require_cases
+from scorer.models import find_models
 from scorer.options import parse
 from scorer.registry import BUILT, Registry
 from scorer.run import score
@@ -27,7 +28,8 @@ def main(argv: Sequence[str] | None = None, registry: Registry = BUILT) -> int:
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _interrupt)
     with Console() as console:
-        return score(entries, options, registry, console)
+        models = find_models(entries, options, registry, console.line)
+        return score(entries, options, registry, models, console)
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:

@@ -6,12 +6,12 @@ all others compressed ``.npz``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
-from io import FileIO
 from pathlib import Path
 from typing import IO, Any
 
+from contract.metrics import CLOUDS
 from contract.record import replacing, sync_directory
 
 STAGED = ".staged"
@@ -38,6 +38,15 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
 }
 """Groups that each type may write."""
 
+UNIT_GROUPS: Mapping[str, tuple[str, ...]] = {
+    **GROUPS,
+    "semantic_dinov3": ("embeddings_dinov3",),
+    "semantic_tips": ("embeddings_tips",),
+    "geophys_dinov3": ("geophys_dinov3",),
+    CLOUDS: ("uni3d_clouds",),
+}
+"""Groups of a type, or of a unit that is only a part of one."""
+
 
 def file_name(group: str) -> str:
     """``<group>.h5`` or ``<group>.npz``."""
@@ -45,21 +54,21 @@ def file_name(group: str) -> str:
 
 
 def files_of(types: Iterable[str]) -> list[str]:
-    """Names of every array file that the types own."""
-    return [file_name(group) for name in types for group in GROUPS[name]]
+    """Names of every array file that the types or units own."""
+    return [file_name(group) for name in types for group in UNIT_GROUPS[name]]
 
 
 def stage(directory: Path, type_name: str, arrays: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
     """Write each group beside its destination and return ``{final name: staged name}``.
 
-    Raises ``ValueError`` for a group that the type does not own and for arrays of Python objects (which only
-    a pickle could hold).
+    Raises ``ValueError`` for a group that the type or unit does not own and for arrays of Python objects
+    (which only a pickle could hold).
     """
     import numpy as np
 
     staged = {}
     for group, members in arrays.items():
-        if group not in GROUPS[type_name]:
+        if group not in UNIT_GROUPS[type_name]:
             raise ValueError(f"array group {group!r} does not belong to {type_name}")
         ready = {name: np.asarray(value) for name, value in members.items()}
         for name, array in ready.items():
@@ -71,16 +80,19 @@ def stage(directory: Path, type_name: str, arrays: Mapping[str, Mapping[str, Any
             if group in HDF5_GROUPS:
                 _write_hdf5(stream, ready)
             else:
-                _write_npz(stream, ready, compressed=not _plain(group))
+                write_npz(stream, ready, compressed=not _plain(group))
         staged[final] = target.name
     return staged
 
 
-def publish(directory: Path, type_name: str, staged: Mapping[str, str]) -> None:
-    """Give the staged files their names, and remove files of the type that this scoring did not write."""
+def publish(directory: Path, type_name: str, staged: Mapping[str, str], keep: Collection[str] = ()) -> None:
+    """Give the staged files their names, and remove files of the type that this scoring did not write.
+
+    keep : files of the type that an earlier step of this scoring has published.
+    """
     for final, name in staged.items():
         (directory / name).replace(directory / final)
-    discard(directory, [name for name in files_of([type_name]) if name not in staged])
+    discard(directory, [name for name in files_of([type_name]) if name not in staged and name not in keep])
     sync_directory(directory)
 
 
@@ -103,7 +115,7 @@ def _plain(group: str) -> bool:
     return group in PLAIN_GROUPS or group.startswith(PLAIN_PREFIXES)
 
 
-def _write_npz(stream: IO[bytes], members: Mapping[str, Any], *, compressed: bool) -> None:
+def write_npz(stream: IO[bytes], members: Mapping[str, Any], *, compressed: bool) -> None:
     """An ``.npz`` archive; any member name will do, unlike with ``numpy.savez``, never a pickle."""
     import zipfile
 
@@ -118,16 +130,8 @@ def _write_npz(stream: IO[bytes], members: Mapping[str, Any], *, compressed: boo
 
 def _write_hdf5(stream: IO[bytes], members: Mapping[str, Any]) -> None:
     """Root datasets; rank 3 and more in chunks of one frame with shuffle and LZF, lower ranks contiguous."""
-    import h5py
+    from scorer.dense import writing
 
-    # HDF5 reads back what it writes, and the stream is open for writing only; its descriptor is open for
-    # both.
-    with FileIO(stream.fileno(), "r+", closefd=False) as raw, h5py.File(raw, "w") as file:
+    with writing(stream) as file:
         for name, array in members.items():
-            if array.dtype.kind == "U":
-                file.create_dataset(name, data=array.astype(h5py.string_dtype("utf-8")))
-            elif array.ndim >= 3 and array.size:
-                chunks = (1, *array.shape[1:])
-                file.create_dataset(name, data=array, chunks=chunks, shuffle=True, compression="lzf")
-            else:
-                file.create_dataset(name, data=array)
+            file.put(name, array)

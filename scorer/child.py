@@ -1,7 +1,8 @@
 """The worker process: answers calls of the scorer, one at a time, until it is told to stop or is killed.
 
-Started as ``python -m scorer.child <connection> <lifeline>`` (file descriptors), as leader of its own
-session, so that killing its process group takes everything that it started along.
+Started as ``python -m scorer.child <connection> <lifeline> <tasks>`` (file descriptors, and the class whose
+methods are called), as leader of its own session, so that killing its process group takes everything that it
+started along.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import sys
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
+from importlib import import_module
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -27,14 +29,14 @@ TEXT_LIMIT, TRACE_LIMIT = 2000, 4000
 
 def main() -> None:
     connection_fd, lifeline = int(sys.argv[1]), int(sys.argv[2])
+    module, _, name = sys.argv[3].rpartition(".")
     os.set_inheritable(connection_fd, False)
     start_guardian(lifeline, connection_fd)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the scorer decides when a worker ends
     faulthandler.enable()
     prefer_to_be_killed()
-    from scorer.tasks import Tasks
-
-    serve(Connection(connection_fd), Tasks())
+    tasks = getattr(import_module(module), name)
+    serve(Connection(connection_fd), tasks())
 
 
 def start_guardian(lifeline: int, connection_fd: int) -> None:

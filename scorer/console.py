@@ -27,10 +27,12 @@ class Console:
         if self._bar is not None:
             self._bar.stop()
 
-    def start(self, worlds: int) -> None:
-        """Show a bar of so many worlds, on a terminal."""
+    def start(self, worlds: int, what: str = "scoring") -> None:
+        """Show a bar of so many worlds, on a terminal, in place of an earlier one."""
         if not self._wanted or not worlds:
             return
+        if self._bar is not None:
+            self._bar.stop()
         from rich.console import Console as Terminal
         from rich.progress import (
             BarColumn,
@@ -42,7 +44,7 @@ class Console:
         )
 
         columns = (
-            TextColumn("scoring"), BarColumn(), MofNCompleteColumn(), TextColumn("worlds"),
+            TextColumn(what), BarColumn(), MofNCompleteColumn(), TextColumn("worlds"),
             TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn(),
         )  # fmt: skip
         self._bar = Progress(*columns, console=Terminal(stderr=True), transient=True)

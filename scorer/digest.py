@@ -10,20 +10,26 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from contract import names
-from contract.metrics import RENDER_TYPES, TYPE_BY_NAME
+from contract.metrics import RENDER_TYPES, type_of
+from contract.states import case_state
 from scorer.manifest import Entry
 
 _CHUNK = 1 << 20
+
+_SEMANTIC = {f"semantic_{name}": names.SEMANTIC.format(name=name) for name in ("dinov3", "tips")}
+_GEOPHYS = names.GEOPHYS.format(name="dinov3")
 
 ESTIMATES: Mapping[str, tuple[str, ...]] = {
     "uni3d": (names.MOGE,),
     "flow": (names.FLOW,),
     "track2d": (names.TRACKS,),
-    "semantic": tuple(names.SEMANTIC.format(name=name) for name in ("dinov3", "tips")),
-    "geophys": (names.GEOPHYS.format(name="dinov3"),),
+    "semantic": tuple(_SEMANTIC.values()),
+    **{unit: (file,) for unit, file in _SEMANTIC.items()},
+    "geophys": (_GEOPHYS,),
+    "geophys_dinov3": (_GEOPHYS,),
     "depth": (names.DEPTH,),
 }
-"""Files of the prepare stage that each type reads."""
+"""Files of the prepare stage that each type, or unit of one, reads."""
 
 
 def gate_inputs(entry: Entry) -> dict[str, Path]:
@@ -32,10 +38,10 @@ def gate_inputs(entry: Entry) -> dict[str, Path]:
 
 
 def type_inputs(entry: Entry, name: str) -> dict[str, Path]:
-    """What the type's numbers and its gate rest on: label → path (which may be absent)."""
-    kind = TYPE_BY_NAME[name]
+    """What the numbers of a type or unit and its gate rest on: label → path (which may be absent)."""
+    kind = type_of(name)
     inputs = {"video": entry.video}
-    if name in RENDER_TYPES:
+    if kind.name in RENDER_TYPES:
         inputs["render"] = entry.render
     else:
         inputs |= gate_inputs(entry)
@@ -43,17 +49,20 @@ def type_inputs(entry: Entry, name: str) -> dict[str, Path]:
         inputs["reference"] = entry.case_data / names.WORLD
     if name == "dynamic_iou":
         inputs["annotation"] = entry.case_data / names.ANNOTATION / names.DYNAMIC_MASK
+    if name == "uni3d" and case_state("uni3d_moge_scene", entry.case) is not None:
+        return inputs  # nothing is compared with MoGe's points
     for file in ESTIMATES.get(name, ()):
         inputs[file] = entry.estimates / file
     return inputs
 
 
-def combined(inputs: Mapping[str, Path], digests: Mapping[Path, str | None]) -> str:
-    """One digest of several labelled inputs, from the digests of their paths."""
-    parts = {
+def combined(inputs: Mapping[str, Path], digests: Mapping[Path, str | None], **further: str | None) -> str:
+    """One digest of several labelled inputs, from the digests of their paths; ``further`` that are given."""
+    parts: dict[str, object] = {
         label: (digests[path] is not None) if label == "build" else digests[path]
         for label, path in inputs.items()
     }
+    parts |= {label: value for label, value in further.items() if value is not None}
     return "sha256:" + hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 

@@ -9,18 +9,21 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from contract.metrics import GEOMETRY_TYPES, TYPE_BY_NAME
-from contract.states import METRIC_FAILURE, case_state
+from contract.metrics import CLOUDS, GEOMETRY_TYPES, type_of
+from contract.states import METRIC_FAILURE, REFERENCE_EMPTY
 from scorer import arrays
 from scorer.console import Console
-from scorer.digest import combined, gate_inputs, type_inputs
+from scorer.digest import ESTIMATES, combined, gate_inputs
 from scorer.lock import locked
 from scorer.manifest import Entry
-from scorer.messages import Checked, GateRecord, Gates, VideoFacts
+from scorer.messages import Checked, GateRecord, Gates, Measured, VideoFacts
+from scorer.model_passes import Pending, spent
+from scorer.models import Models
 from scorer.options import Options
 from scorer.reference import References
-from scorer.registry import Registry
+from scorer.registry import MODEL_UNITS, Registry
 from scorer.results import Results, Stamp
+from scorer.wanted import Wanted
 from scorer.worker import CallFailed, CallTimedOut, Slot, Stopped
 
 _SHOWN = 10
@@ -39,17 +42,32 @@ class Known:
     references: References = field(default_factory=References)
 
 
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a world: whether nothing failed so far, and what waits for its model."""
+
+    fine: bool
+    pending: tuple[Pending, ...] = ()
+
+
 def score_entry(
-    entry: Entry, slot: Slot, options: Options, registry: Registry, known: Known, console: Console
-) -> bool:
-    """Score one world and return whether nothing failed. Raises ``Stopped`` when the scorer ends."""
+    entry: Entry,
+    slot: Slot,
+    options: Options,
+    registry: Registry,
+    models: Models,
+    known: Known,
+    console: Console,
+) -> Outcome:
+    """Score one world as far as no model is needed. Raises ``Stopped`` when the scorer ends."""
     entry.results.mkdir(parents=True, exist_ok=True)
     with locked(entry.results, slot.stop, lambda text: console.failure(f"{entry.name}: {text}")) as held:
         if not held:
             raise Stopped
         arrays.sweep(entry.results)
         results = Results(entry.results, entry.case)
-        return _Scoring(entry, slot, options, registry, known, console, results).run()
+        scoring = _Scoring(entry, slot, options, registry, models, known, console, results)
+        return Outcome(scoring.run(), tuple(scoring.pending))
 
 
 @dataclass
@@ -58,70 +76,58 @@ class _Scoring:
     slot: Slot
     options: Options
     registry: Registry
+    models: Models
     known: Known
     console: Console
     results: Results
     failed_steps: dict[str, CallFailed] = field(default_factory=dict)
+    pending: list[Pending] = field(default_factory=list)
 
     def run(self) -> bool:
+        self.results.note_skipped(self.wanted.all, self.wanted.skipped)
         digests = self.digests()
         if digests is None:
             return False
-        stamps, inputs = self.stamps(digests), combined(gate_inputs(self.entry), digests)
+        stamps, inputs = self.wanted.stamps(digests), combined(gate_inputs(self.entry), digests)
         redo = self.options.redo
-        todo = [name for name in self.scorable if redo or not self.results.up_to_date(name, stamps[name])]
+        todo = [
+            name for name in self.wanted.scorable if redo or not self.results.up_to_date(name, stamps[name])
+        ]
         gates = None if redo else self.results.gates(inputs)
         if gates is not None and not todo:
             self.console.line(f"{self.entry.name}: up to date")
         else:
-            for name in self.scorable:
+            for name in self.wanted.scorable:
                 if name not in todo:
                     self.console.line(f"{self.entry.name}: {name}: up to date")
             gates = self.pass_gates(gates, todo, stamps, inputs)
             if gates is None:
                 return False
-        self.results.write_inapplicable({name: stamps[name] for name in self.settled})
-        done = self.score_types([name for name in todo if name not in self.refused(gates)], stamps)
-        old = any(self.results.stamp(name).get("failed") for name in self.scorable)
+        self.results.write_inapplicable({name: stamps[name] for name in self.wanted.settled})
+        left = [name for name in todo if name not in self.refused(gates)]
+        done = self.score_types([name for name in left if name not in MODEL_UNITS], stamps)
+        ready = [self.ready(name, stamps[name], digests, gates) for name in left if name in MODEL_UNITS]
+        done = done and all(ready)
+        waiting = {row.unit for row in self.pending}
+        old = any(
+            self.results.stamp(name).get("failed") for name in self.wanted.scorable if name not in waiting
+        )
         return done and not old and not self.refused(gates)
 
     # Which types, resting on what.
 
     @cached_property
-    def settled(self) -> list[str]:
-        """Wanted types none of whose keys can be scored on this case."""
-        return [
-            name
-            for name in self.options.types
-            if all(case_state(key, self.entry.case) is not None for key in TYPE_BY_NAME[name].keys)
-        ]
-
-    @cached_property
-    def scorable(self) -> list[str]:
-        return [name for name in self.options.types if name not in self.settled]
-
-    def stamps(self, digests: Mapping[Path, str | None]) -> dict[str, Stamp]:
-        return {
-            name: Stamp(combined(type_inputs(self.entry, name), digests), self.allowance(name))
-            for name in self.options.types
-        }
-
-    def allowance(self, name: str) -> float:
-        """Seconds that a type may take with its preparation: more of any of them is another chance."""
-        steps = ["geometry", *self.steps(name)] if TYPE_BY_NAME[name].preparation else []
-        return self.options.deadlines.seconds(name) + sum(self.seconds(step) for step in steps)
+    def wanted(self) -> Wanted:
+        return Wanted(self.entry, self.options, self.models)
 
     def digests(self) -> dict[Path, str | None] | None:
         """Digest of every input; None when that failed, which is then on record."""
-        paths = set(gate_inputs(self.entry).values())
-        for name in self.options.types:
-            paths.update(type_inputs(self.entry, name).values())
-        missing = sorted(paths - set(self.known.digests))
+        missing = sorted(self.wanted.inputs() - set(self.known.digests))
         try:
             found = self.slot.call("inputs", tuple(missing), seconds=self.seconds("gate")) if missing else {}
         except CallFailed as error:
-            if self.gates_failed(error, self.scorable) is not None:
-                self.results.write_inapplicable(dict.fromkeys(self.settled, _NEVER))
+            if self.gates_failed(error, self.wanted.scorable) is not None:
+                self.results.write_inapplicable(dict.fromkeys(self.wanted.settled, _NEVER))
             return None
         submission = {self.entry.world, self.entry.render, self.entry.build_script}
         self.known.digests.update({path: value for path, value in found.items() if path not in submission})
@@ -173,17 +179,19 @@ class _Scoring:
         if error.infrastructure:
             self.results.write_ungated(todo, str(error), self.facts)
             self.console.failure(f"{self.entry.name}: gate: infrastructure: {error}")
-            self.results.write_inapplicable(dict.fromkeys(self.settled, _NEVER))
+            self.results.write_inapplicable(dict.fromkeys(self.wanted.settled, _NEVER))
             return None
         gates = Gates(GateRecord(METRIC_FAILURE, (str(error),)))
         self.write_gates(gates, todo, {}, "")
         return gates
 
     def refused(self, gates: Gates) -> list[str]:
-        """Wanted types that a closed gate refuses: geometry only, when the video gate is open."""
+        """Units that a closed gate refuses: geometry only, when the video gate is open."""
         if gates.closed is None:
             return []
-        return [name for name in self.options.types if not gates.video.ok or name in GEOMETRY_TYPES]
+        return [
+            name for name in self.wanted.all if not gates.video.ok or type_of(name).name in GEOMETRY_TYPES
+        ]
 
     def write_gates(self, gates: Gates, todo: list[str], stamps: Mapping[str, Stamp], inputs: str) -> None:
         closed, refused = gates.closed, self.refused(gates)
@@ -211,33 +219,28 @@ class _Scoring:
         outcomes = [self.score_type(name, stamps[name]) for name in todo]
         return all(outcomes)
 
-    def score_type(self, name: str, stamp: Stamp) -> bool:
+    def score_type(self, name: str, stamp: Stamp, failing: tuple[str, Stamp] | None = None) -> bool:
+        """Measure one unit. failing : the unit, and its stamp, whose failure it is if this is only a part."""
         started = time.monotonic()
         step = ""
         found: dict[str, Any] = {}
+        steps = self.wanted.steps(name)
         try:
-            for step in self.steps(name):
+            for step in steps:
                 found |= self.prepared(step)
             step = ""
             measured = self.slot.call(
-                "measure", name, self.registry[name], self.entry.results,
-                seconds=self.options.deadlines.seconds(name),
+                "measure", name, self.registry[type_of(name).name], self.entry.results,
+                seconds=self.wanted.seconds(name),
                 scene=self.entry, opening=self.seconds("geometry"),
             )  # fmt: skip
         except CallFailed as error:
-            self.type_failed(name, step, error, stamp, _spent(started))
+            whose, stamp = failing or (name, stamp)
+            self.type_failed(whose, step, error, stamp, spent(started))
             return False
-        self.results.write_measured(name, measured, stamp, self.steps(name), found, seconds=_spent(started))
+        self.results.write_measured(name, measured, stamp, steps, found, seconds=spent(started))
         self.console.line(f"{self.entry.name}: {name}: done")
         return True
-
-    def steps(self, name: str) -> list[str]:
-        """Preparation steps of a type on this case, after opening the submission."""
-        kind = TYPE_BY_NAME[name]
-        if self.entry.reference is None:
-            return []
-        wanted = (*kind.preparation, *kind.with_reference)
-        return [step for step in wanted if step != "geometry"]
 
     def prepared(self, step: str) -> dict[str, Any]:
         """Detail fields of a step, which a worker does once for a world. A step that failed is not retried.
@@ -287,6 +290,22 @@ class _Scoring:
         self.results.write_error(name, str(error), stamp, step, **facts)
         self.console.failure(f"{where}: {error}")
 
+    # What waits for a model.
 
-def _spent(started: float) -> float:
-    return round(time.monotonic() - started, 3)
+    def ready(self, unit: str, stamp: Stamp, digests: Mapping[Path, str | None], gates: Gates) -> bool:
+        """Do what comes before the unit's model, and let the unit wait for it; False when that failed."""
+        clouds = None
+        if unit == "uni3d":
+            clouds = self.wanted.stamp(CLOUDS, digests)
+            known = not self.options.redo and self.results.up_to_date(CLOUDS, clouds)
+            if not known and not self.score_type(CLOUDS, clouds, (unit, stamp)):
+                return False
+        elif all(digests[self.entry.estimates / file] is None for file in ESTIMATES[unit]):
+            # Nobody has prepared the case: no reason to load a model.
+            nothing = Measured({}, vouched=frozenset(), causes={unit: REFERENCE_EMPTY})
+            self.results.write_measured(unit, nothing, stamp)
+            self.console.line(f"{self.entry.name}: {unit}: done")
+            return True
+        frames = gates.dimensions[0] if gates.dimensions is not None else 0
+        self.pending.append(Pending(self.entry, unit, stamp, frames, clouds))
+        return True

@@ -47,7 +47,10 @@ class Deadlines:
 
 @dataclass(frozen=True)
 class Options:
-    """Everything the command line says. ``types`` are in table order; ``jobs`` worlds are scored at once."""
+    """Everything the command line says. ``types`` are in table order; ``jobs`` worlds are scored at once.
+
+    allow_missing_models : leave out what needs a model that is not there.
+    """
 
     manifest: Path
     roots: Roots
@@ -55,6 +58,7 @@ class Options:
     deadlines: Deadlines = Deadlines()
     jobs: int = 1
     redo: bool = False
+    allow_missing_models: bool = False
 
 
 class _Parser(argparse.ArgumentParser):
@@ -74,7 +78,10 @@ def parse(argv: Sequence[str] | None, built: Sequence[str]) -> Options:
     )
     if known.jobs < 1:
         raise UserError(f"--jobs {known.jobs}", expected="a number of worlds, at least 1")
-    return Options(known.manifest, roots, _types(known.type, built), deadlines, known.jobs, known.redo)
+    return Options(
+        known.manifest, roots, _types(known.type, built), deadlines, known.jobs, known.redo,
+        known.allow_missing_models,
+    )  # fmt: skip
 
 
 def _arguments(built: Sequence[str]) -> _Parser:
@@ -123,6 +130,11 @@ def _arguments(built: Sequence[str]) -> _Parser:
     )
     add("--jobs", type=int, default=1, metavar="N", help="worlds scored at once (default: 1)")
     add("--redo", action="store_true", help="compute again what is up to date")
+    add(
+        "--allow-missing-models",
+        action="store_true",
+        help="leave out metrics whose model is not installed or has no checkpoint",
+    )
     return parser
 
 

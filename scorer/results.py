@@ -1,21 +1,21 @@
 """The two result files of a world: ``reward.json`` (a number or state a key) and ``reward.detail.json``.
 
-Every write covers a set of types: what they owned before is dropped, what they say now is laid over the rest,
-so that ``--type`` keeps what other types wrote. ``reward.json`` is written first; a type's stamp in the
-detail repeats its readings, so a scorer killed between the two files leaves a type that is visibly not up to
-date.
+Every write covers a set of types, or of units (``contract.metrics.units_of``): what they owned before is
+dropped, what they say now is laid over the rest, so that ``--type`` keeps what other types wrote.
+``reward.json`` is written first; a type's stamp in the detail repeats its readings, so a scorer killed
+between the two files leaves a type that is visibly not up to date.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from contract import PROTOCOL, names
 from contract.constants import DETAIL_LIMIT
-from contract.metrics import TYPE_BY_NAME, owners
+from contract.metrics import metrics_of, owners
 from contract.record import finite, read_json, write_json
 from contract.states import (
     ERROR,
@@ -31,7 +31,8 @@ from scorer import __version__, arrays
 from scorer.messages import Gates, Measured
 
 CAUSES, GATE_FAILURE, INFRASTRUCTURE, STAMPS = "causes", "gate_failure", "infrastructure", "scorer"
-PER_FRAME = "semantic_per_frame"
+SKIPPED = "skipped"
+PER_FRAME, OF_FRAMES = "semantic_per_frame", ("semantic_frames", "semantic_stride")
 _CAUSED = (ERROR, UNCOMPUTABLE, EXCLUDED)
 
 
@@ -74,7 +75,7 @@ class Results:
         more_time = not isinstance(before, int | float) or (stamp.deadline or 0) > before
         if old.get("timed_out") and stamp.deadline is not None and more_time:
             return False
-        readings = {key: self.reward.get(key) for key in TYPE_BY_NAME[name].keys}
+        readings = {key: self.reward.get(key) for key in _keys([name])}
         files = old.get("arrays", [])
         return readings == old.get("readings") and all((self.directory / file).is_file() for file in files)
 
@@ -116,19 +117,20 @@ class Results:
         stamp: Stamp,
         steps: Iterable[str] = (),
         prepared: Mapping[str, Any] | None = None,
+        keep: Collection[str] = (),
         **facts: Any,
     ) -> None:
         """Record a type's measurement and publish its arrays. ``facts`` go into the stamp.
 
         steps : preparation steps that it rests on; what they said of an earlier failure goes.
-        prepared : their detail fields.
+        prepared : their detail fields. keep : array files of the type that are there already, and stay.
         """
         for step in steps:
             self.detail.pop(f"{step}_failure", None)
-        arrays.publish(self.directory, name, measured.staged)
+        arrays.publish(self.directory, name, measured.staged, keep)
         failures = "; ".join(str(text) for key, text in measured.detail.items() if key.endswith("_failure"))
         readings = {}
-        for metric in TYPE_BY_NAME[name].metrics:
+        for metric in metrics_of(name):
             readings[metric.key] = reading(
                 metric.key,
                 self.case,
@@ -141,14 +143,16 @@ class Results:
         detail = {**(prepared or {}), **measured.detail}
         self._commit((name,), readings, detail, stamps={name: (stamp, facts)})
 
-    def write_error(self, name: str, text: str, stamp: Stamp, step: str = "", **facts: Any) -> None:
+    def write_error(
+        self, name: str, text: str, stamp: Stamp, step: str = "", keep: Collection[str] = (), **facts: Any
+    ) -> None:
         """Record that a type failed on this submission: all its keys become ``error``, its old arrays go.
 
-        step : the preparation step that failed, when it was not the metric itself.
+        step : the preparation step that failed, when it was not the metric itself. keep : arrays that stay.
         """
         cause = failure_cause(text)
-        arrays.discard(self.directory, arrays.files_of([name]))
-        readings = {key: reading(key, self.case, error=cause) for key in TYPE_BY_NAME[name].keys}
+        arrays.discard(self.directory, [file for file in arrays.files_of([name]) if file not in keep])
+        readings = {key: reading(key, self.case, error=cause) for key in _keys([name])}
         detail = {f"{failed}_failure": text for failed in (name, step) if failed}
         self._commit((name,), readings, detail, stamps={name: (stamp, {**facts, "failed": True})})
 
@@ -170,9 +174,12 @@ class Results:
             arrays.discard(self.directory, arrays.files_of(stamps))
             self._commit(tuple(stamps), readings, {}, stamps={n: (s, {}) for n, s in stamps.items()})
 
-    def write_infrastructure(self, name: str, text: str) -> None:
-        """Record that the machine failed on a type: its keys are absent, so that it runs again next time."""
-        arrays.discard(self.directory, arrays.files_of([name]))
+    def write_infrastructure(self, name: str, text: str, keep: Collection[str] = ()) -> None:
+        """Record that the machine failed on a type: its keys are absent, so that it runs again next time.
+
+        keep : arrays that stay.
+        """
+        arrays.discard(self.directory, [file for file in arrays.files_of([name]) if file not in keep])
         noted = {**_object(self.detail.get(INFRASTRUCTURE)), name: text}
         self._commit((name,), {}, {}, infrastructure=noted)
 
@@ -185,6 +192,19 @@ class Results:
         noted = {**_object(self.detail.get(INFRASTRUCTURE)), "gate": text}
         record = {**facts, **unknown, "status": INFRASTRUCTURE}
         self._commit(types, {}, record, gate_stamp={}, infrastructure=noted)
+
+    def note_skipped(self, wanted: Collection[str], skipped: Mapping[str, str]) -> None:
+        """Record which units are left out for want of a model, and why; what they had stays as it is.
+
+        wanted : the other units of this scoring: no longer left out, whatever becomes of them.
+        """
+        before = _object(self.detail.get(SKIPPED))
+        noted = {name: text for name, text in before.items() if name not in wanted} | dict(skipped)
+        if noted != before:
+            self.detail.pop(SKIPPED, None)
+            if noted:
+                self.detail[SKIPPED] = noted
+            self._commit((), {}, {})
 
     def _commit(
         self,
@@ -226,7 +246,7 @@ class Results:
                 "deadline": stamp.deadline,
                 "version": __version__,
                 "protocol": PROTOCOL,
-                "readings": {key: self.reward.get(key) for key in TYPE_BY_NAME[name].keys},
+                "readings": {key: self.reward.get(key) for key in _keys([name])},
             }
         gates = block.get("gates") if gate_stamp is None else dict(gate_stamp)
         self.detail[STAMPS] = {
@@ -253,13 +273,13 @@ def merged(old: Mapping[str, Any], types: Iterable[str], new: Mapping[str, Any])
 
 def merged_detail(old: Mapping[str, Any], types: Iterable[str], new: Mapping[str, Any]) -> dict[str, Any]:
     """Like :func:`merged`; what single backbones say per frame is merged one level deeper."""
-    result = merged(old, types, new)
-    frames = _object(new.get(PER_FRAME))
-    if frames:
-        kept = {
-            key: rows for key, rows in _object(old.get(PER_FRAME)).items() if not owners(key) & set(types)
-        }
-        result[PER_FRAME] = {**kept, **frames}
+    covered = set(types)
+    result = merged(old, covered, new)
+    kept = {key: rows for key, rows in _object(old.get(PER_FRAME)).items() if not owners(key) & covered}
+    result[PER_FRAME] = {**kept, **_object(new.get(PER_FRAME))}
+    if not result[PER_FRAME]:
+        for field_name in (PER_FRAME, *OF_FRAMES):
+            result.pop(field_name, None)
     return result
 
 
@@ -269,7 +289,7 @@ def causes(old: Mapping[str, str], new: Mapping[str, str], reward: Mapping[str, 
 
 
 def _keys(types: Iterable[str]) -> list[str]:
-    return [key for name in types for key in TYPE_BY_NAME[name].keys]
+    return [metric.key for name in types for metric in metrics_of(name)]
 
 
 def _object(value: Any) -> dict[str, Any]:

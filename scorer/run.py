@@ -9,26 +9,36 @@ from dataclasses import dataclass, field
 
 from contract.errors import EXIT_ITEM_FAILED, EXIT_OK
 from scorer.console import Console
-from scorer.entry import Known, score_entry
+from scorer.entry import Known, Outcome, score_entry
 from scorer.environment import worker_environment
 from scorer.manifest import Entry
+from scorer.model_passes import Pending, run_passes
+from scorer.models import Models, in_words
 from scorer.options import Options
 from scorer.registry import Registry
 from scorer.worker import Slot, Stopped
 
 
-def score(entries: Sequence[Entry], options: Options, registry: Registry, console: Console) -> int:
+def score(
+    entries: Sequence[Entry], options: Options, registry: Registry, models: Models, console: Console
+) -> int:
     """Score every entry and return the exit status: 0 when none failed, else 1.
 
-    A ``KeyboardInterrupt`` ends all workers and is raised again; files on disk are whole and up to the last
+    First everything that needs no model, world by world; then the model passes, model by model. A
+    ``KeyboardInterrupt`` ends all workers and is raised again; files on disk are whole and up to the last
     type.
     """
     console.line(f"{len(entries)} world(s), types {sorted(options.types)}")
     console.start(len(entries))
-    crew = _Crew(entries, options, registry, console)
+    crew = _Crew(entries, options, registry, models, console)
     crew.work()
-    console.line(f"{crew.ok}/{len(entries)} completed without failures")
-    return EXIT_OK if crew.ok == len(entries) else EXIT_ITEM_FAILED
+    order = {entry: number for number, entry in enumerate(entries)}
+    pending = sorted(crew.pending, key=lambda row: order[row.entry])
+    ok = len(crew.fine - run_passes(pending, options, registry, models, console))
+    console.line(f"{ok}/{len(entries)} completed without failures")
+    if models.skipped:
+        console.line(f"left out for want of a model: {in_words(models.skipped)}")
+    return EXIT_OK if ok == len(entries) else EXIT_ITEM_FAILED
 
 
 @dataclass
@@ -38,8 +48,10 @@ class _Crew:
     entries: Sequence[Entry]
     options: Options
     registry: Registry
+    models: Models
     console: Console
-    ok: int = 0
+    fine: set[Entry] = field(default_factory=set)
+    pending: list[Pending] = field(default_factory=list)
     known: Known = field(default_factory=Known)
     stop: threading.Event = field(default_factory=threading.Event)
 
@@ -73,19 +85,23 @@ class _Crew:
             if entry is None:
                 return
             try:
-                fine = self._score(entry, slot)
+                done = self._score(entry, slot)
             except Stopped:
                 return
             finally:
                 slot.empty()  # the next world starts with a clean process
             with lock:
-                self.ok += fine
+                self.pending += done.pending
+                if done.fine:
+                    self.fine.add(entry)
             self.console.advance()
 
-    def _score(self, entry: Entry, slot: Slot) -> bool:
+    def _score(self, entry: Entry, slot: Slot) -> Outcome:
         """One entry; what goes wrong in its results directory, or in the scorer itself, stays with it."""
         try:
-            return score_entry(entry, slot, self.options, self.registry, self.known, self.console)
+            return score_entry(
+                entry, slot, self.options, self.registry, self.models, self.known, self.console
+            )
         except Stopped:
             raise
         except OSError as error:
@@ -94,4 +110,4 @@ class _Crew:
             self.console.failure(f"{entry.name}: internal error: {type(error).__name__}: {error}")
             for line in traceback.format_exc().splitlines():
                 self.console.failure(line)
-        return False
+        return Outcome(False)

@@ -9,7 +9,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from contract.metrics import TYPE_BY_NAME, owners
+from contract.metrics import CLOUDS, owners, type_of
 from scorer import arrays
 from scorer.digest import digests_of
 from scorer.manifest import Entry
@@ -131,8 +131,12 @@ class Tasks:
         return self._scene
 
     def measure(self, type_name: str, module: str, directory: Path) -> Measured:
-        """Measure one type on the selected entry; arrays are staged in ``directory``."""
-        measurement = import_module(module).measure(self._selected())
+        """Measure one type on the selected entry; arrays are staged in ``directory``.
+
+        Of ``uni3d`` only the clouds, which wait for its model.
+        """
+        metric = import_module(module)
+        measurement = (metric.clouds if type_name == CLOUDS else metric.measure)(self._selected())
         detail = plain(measurement.detail)
         require_owned(type_name, detail)
         staged = arrays.stage(directory, type_name, measurement.arrays)
@@ -149,9 +153,9 @@ def blaming_the_reference(scene: Scene) -> Iterator[None]:
 
 
 def require_owned(type_name: str, detail: Iterable[str]) -> None:
-    """Raise ``ValueError`` for a detail key that a later scoring of the type would not replace."""
-    kind = TYPE_BY_NAME[type_name]
-    allowed = {type_name, *kind.preparation, *kind.with_reference}
+    """Raise ``ValueError`` for a detail key that a later scoring of the type or unit would not replace."""
+    kind = type_of(type_name)
+    allowed = {type_name, kind.name, *kind.preparation, *kind.with_reference}
     for key in detail:
         if not owners(key) & allowed:
             raise ValueError(f"detail key {key!r} does not belong to {type_name}")

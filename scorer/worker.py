@@ -18,12 +18,19 @@ from typing import Any
 
 from scorer.messages import READY, Reply
 
+TASKS = "scorer.tasks.Tasks"
+"""What a worker does unless told otherwise: dotted name of the class whose methods are called."""
 _LOOK = 1.0
 """Seconds between two looks at whether a silent worker still lives."""
 
 
 class CallFailed(Exception):
-    """A call raised in the worker, which lives on. ``trace`` holds the end of its traceback."""
+    """A call raised in the worker, which lives on. ``trace`` holds the end of its traceback.
+
+    opening : it was the selection before the call that failed.
+    """
+
+    opening = False
 
     def __init__(self, text: str, *, trace: str = "", infrastructure: bool = False) -> None:
         self.trace = trace
@@ -49,14 +56,14 @@ class Stopped(Exception):
 class Worker:
     """One live worker process. Calls are strictly serial."""
 
-    def __init__(self, env: Mapping[str, str]) -> None:
+    def __init__(self, env: Mapping[str, str], tasks: str = TASKS) -> None:
         ours, theirs = socketpair()
         watched, self._lifeline = os.pipe()
         try:
             # A session of its own from the first instruction, so that the group can always be killed as a
             # whole.
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "scorer.child", str(theirs.fileno()), str(watched)],
+                [sys.executable, "-m", "scorer.child", str(theirs.fileno()), str(watched), tasks],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 env={**env, "PYTHONPATH": os.pathsep.join(part or str(Path.cwd()) for part in sys.path)},
@@ -153,12 +160,13 @@ class Worker:
 class Slot:
     """A place for one worker, filled on demand and filled again when the worker is lost.
 
-    start_seconds : deadline of a worker's start. stop : set when the scorer ends.
+    start_seconds : deadline of a worker's start. stop : set when the scorer ends. tasks : see ``TASKS``.
     """
 
     env: Mapping[str, str]
     start_seconds: float
     stop: threading.Event
+    tasks: str = TASKS
 
     def __post_init__(self) -> None:
         self._worker: Worker | None = None
@@ -177,13 +185,20 @@ class Slot:
         for attempt in (1, 2):
             try:
                 if scene is not None and self._scene != scene:
-                    self._once("select", scene, seconds=opening)
-                    self._scene = scene
+                    self._select(scene, opening)
                 return self._once(method, *arguments, seconds=seconds)
             except WorkerLost:
                 if attempt == 2:
                     raise
         raise AssertionError("unreachable")
+
+    def _select(self, scene: Any, seconds: float) -> None:
+        try:
+            self._once("select", scene, seconds=seconds)
+        except CallFailed as error:
+            error.opening = True
+            raise
+        self._scene = scene
 
     def _once(self, method: str, *arguments: Any, seconds: float) -> Any:
         worker = self._live()
@@ -213,7 +228,7 @@ class Slot:
     def _live(self) -> Worker:
         self._check()
         if self._worker is None:
-            worker = Worker(self.env)
+            worker = Worker(self.env, self.tasks)
             with self._lock:
                 self._worker = worker
             try:

@@ -14,8 +14,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from contract.metrics import TYPE_BY_NAME
-from scorer.arrays import GROUPS
+from contract.checkpoint_store import UNVERIFIED
+from contract.checkpoints import CHECKPOINTS, TYPE_MODELS
+from contract.metrics import TYPE_BY_NAME, metrics_of, type_of, units_of
+from scorer.arrays import GROUPS, UNIT_GROUPS
+from scorer.digest import ESTIMATES
+from scorer.registry import model_key
 
 CASE = "synthetic/box"
 RUN = f"runs/{CASE}/toy-model-high/1"
@@ -31,6 +35,44 @@ def measure(scene):
         log.write({name!r} + "\\n")
     fine = Measurement({{{key!r}: 0.5}}, {{{group!r}: {{"values": np.arange(3)}}}})
 {body}
+"""
+
+_MODEL = """
+import errno, os, signal, sys, time
+from pathlib import Path
+import numpy as np
+from contract.names import SEMANTIC
+from scorer.metrics.base import Measurement
+
+def log(word):
+    with open({log!r}, "a") as log:
+        log.write(word + "\\n")
+
+class Estimator:
+    name, directory, requires = "toy", {directory!r}, {requires!r}
+    def load(self, device, root):
+        log("load:" + {unit!r})
+{load}
+
+ESTIMATOR = Estimator()
+
+def measure(subject, model):
+    log({unit!r})
+    fine = Measurement({{{key!r}: 0.5}}, {{{group!r}: {{"values": np.arange(3)}}}})
+{body}
+"""
+_MODELS = """
+from importlib import import_module
+import numpy as np
+from scorer.metrics.base import Measurement
+
+def clouds(scene):
+    from lab_uni3d import log
+    log("clouds")
+    return Measurement({}, {"uni3d_clouds": {"submission_scene": np.zeros((4, 3))}})
+
+def measure(subject, model):
+    return import_module("lab_" + subject.unit).measure(subject, model)
 """
 
 
@@ -69,6 +111,54 @@ class Lab:
         (self.root / "metrics" / f"lab_{name}.py").write_text(source)
         self.registry[name] = f"lab_{name}"
 
+    def model(
+        self,
+        unit: str,
+        body: str = "return fine",
+        load: str = "return None",
+        requires: tuple[str, ...] = (),
+        *,
+        estimate: bool = True,
+    ) -> None:
+        """Register a unit with a model whose loading ends with ``load`` and its measuring with ``body``.
+
+        estimate : put a file in place of the case's estimate.
+        """
+        kind = type_of(unit).name
+        (directory, *_) = TYPE_MODELS[kind]
+        (self.root / "metrics" / f"lab_{unit}.py").write_text(
+            _MODEL.format(
+                log=str(self.log), unit=unit, directory=directory, requires=requires,
+                key=metrics_of(unit)[0].detail_key, group=UNIT_GROUPS[unit][-1],
+                load=textwrap.indent(textwrap.dedent(load), "        "),
+                body=textwrap.indent(textwrap.dedent(body), "    "),
+            )
+        )  # fmt: skip
+        (self.root / "metrics" / "lab_models.py").write_text(_MODELS)
+        self.registry[kind] = "lab_models"
+        for other in units_of(kind):  # a type is offered as a whole
+            self.registry.setdefault(model_key(other), f"lab_{unit}.ESTIMATOR")
+        self.registry[model_key(unit)] = f"lab_{unit}.ESTIMATOR"
+        self.add_checkpoint(directory)
+        if estimate and unit in ESTIMATES:
+            for case in {CASE, *(entry["case"] for entry in self.entries)}:
+                for file in ESTIMATES[unit]:
+                    path = self.root / "data" / case / "estimates" / file
+                    path.parent.mkdir(parents=True, exist_ok=True)
+                    path.write_bytes(b"estimate")
+
+    def add_checkpoint(self, name: str, content: bytes = b"weights") -> None:
+        """Files where the checkpoint's are expected; their hashes are not the published ones."""
+        for file in CHECKPOINTS[name].files:
+            path = self.store / CHECKPOINTS[name].directory / file.path
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+
+    @property
+    def store(self) -> Path:
+        """The model store."""
+        return self.root / "checkpoints"
+
     @property
     def log(self) -> Path:
         return self.root / "calls.log"
@@ -87,13 +177,16 @@ class Lab:
             "run_program(lambda: main(sys.argv[2:], json.loads(sys.argv[1])))"
         )
         roots = [part for name in ("cases", "data", "runs") for part in (f"--{name}", str(self.root / name))]
+        if any(key.endswith(" model") for key in self.registry):
+            roots += ["--checkpoints", str(self.store)]
         arguments = ["--manifest", str(manifest), *roots, *flags]
         return [sys.executable, "-c", code, json.dumps(self.registry), *arguments]
 
     @property
     def env(self) -> dict[str, str]:
         repository = str(Path(__file__).parents[2])
-        return {**os.environ, "PYTHONPATH": os.pathsep.join([str(self.root / "metrics"), repository])}
+        path = os.pathsep.join([str(self.root / "metrics"), repository])
+        return {**os.environ, "PYTHONPATH": path, UNVERIFIED: "1"}
 
     def start(self, *flags: str) -> subprocess.Popen[str]:
         """Start a scorer; its output is piped."""

@@ -19,6 +19,7 @@ from scorer.registry import BUILT
 from world.video import write_video
 
 DIE = "os.kill(os.getpid(), signal.SIGKILL)"
+SEMANTIC = ("semantic_dinov3", "semantic_tips")
 MESH = ("mesh_watertight", "mesh_manifold", "mesh_clean_faces", "mesh_no_self_intersection")
 
 
@@ -184,13 +185,10 @@ def spoil(path: Path, how: str) -> None:
     "how", ["no_video", "undecodable_video", "video_mismatch", "no_world", "invalid_world"]
 )
 def test_closed_gates(lab: Lab, how: str) -> None:
-    for name in ("mesh", "dynamic_iou", "semantic", "flow"):
-        lab.metric(
-            name,
-            "return Measurement({'semantic_dinov3': 0.5, 'semantic_tips': 0.5}, {})"
-            if name == "semantic"
-            else "return fine",
-        )
+    for name in ("mesh", "dynamic_iou", "flow"):
+        lab.metric(name)
+    for unit in SEMANTIC:
+        lab.model(unit)
     lab.add_run()
     spoil(world(lab), how)
     done = lab.score()
@@ -199,7 +197,7 @@ def test_closed_gates(lab: Lab, how: str) -> None:
     assert f"{world(lab)}: {how}: " in done.stderr
     reward, detail = lab.reward(), lab.detail()
     render_only = how in ("no_world", "invalid_world")
-    refused = {"dynamic_iou", *MESH} | (set() if render_only else {"semantic_dinov3", "semantic_tips"})
+    refused = {"dynamic_iou", *MESH} | (set() if render_only else set(SEMANTIC))
     assert {key for key, value in reward.items() if value == "error"} == refused
     assert reward["flow_distribution"] == "not_applicable"
     assert reward["semantic_tips"] == (0.75 if render_only else "error")
@@ -208,7 +206,8 @@ def test_closed_gates(lab: Lab, how: str) -> None:
     assert detail["gate_failure"].startswith(f"{how}: ")
     assert (detail["world_gate"] is None) == (not render_only)
     assert (detail["dimensions"] is None) == (how in ("no_video", "undecodable_video"))
-    assert lab.calls == (["semantic"] if render_only else [])
+    passes = [word for unit in SEMANTIC for word in (f"load:{unit}", unit)]
+    assert lab.calls == (passes if render_only else [])
     again = lab.score()
     assert (again.returncode, lab.reward(), lab.detail()) == (1, reward, detail)
     assert f"{world(lab)}: up to date" in again.stdout
