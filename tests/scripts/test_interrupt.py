@@ -19,6 +19,7 @@ PROGRAMS = {
     "scorer/report.py": "numpy",
     "scorer/liquid/__main__.py": "argparse",
     "scripts/add_case.py": "numpy",
+    "scripts/download_checkpoints.py": "checkpoint_sources",
     "scripts/make_demo_case.py": "case_tree",
     "scripts/image_selftest.py": "numpy",
 }

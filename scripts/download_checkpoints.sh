@@ -1,0 +1,2 @@
+#!/bin/sh
+exec "${FOURDCB_PYTHON:-python}" "$(dirname -- "$0")/download_checkpoints.py" "$@"
