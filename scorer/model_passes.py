@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from contract import checkpoint_store
 from contract.metrics import CLOUDS, type_of
 from scorer import arrays
 from scorer.console import Console
@@ -126,11 +127,13 @@ class _Pass:
             # time enough for it, that is the machine's fault.
             if error.infrastructure or isinstance(error, CallTimedOut):
                 return self.machine_failed(row, results, str(error), keep)
-            facts = {"traceback": error.trace.splitlines()} if error.trace else {}
-            results.write_error(self.unit, str(error), row.stamp, keep=keep, seconds=spent(started), **facts)
+            trace = {"traceback": error.trace.splitlines()} if error.trace else {}
+            results.write_error(self.unit, str(error), row.stamp, keep=keep, seconds=spent(started), **trace)
             self.tell(row, str(error))
             return False
         facts = {"model": self.models.identity[self.unit]}
+        if checkpoint_store.unverified():
+            facts["note"] = checkpoint_store.NOTE
         results.write_measured(self.unit, measured, row.stamp, keep=keep, seconds=spent(started), **facts)
         self.console.line(f"{entry.name}: {self.unit}: done")
         return True

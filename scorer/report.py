@@ -15,7 +15,7 @@ from pathlib import Path
 from contract.aggregate import Scored, summarise
 from contract.errors import EXIT_ITEM_FAILED, EXIT_OK, UserError, run_program
 from scorer.bootstrap import intervals
-from scorer.report_runs import ScoredRun, find_runs, missing_runs
+from scorer.report_runs import ScoredRun, find_runs, missing_runs, skipped_keys
 from scorer.report_tables import FORMATS, Group, Report
 
 GROUPINGS: dict[str, Callable[[ScoredRun], str]] = {
@@ -44,7 +44,7 @@ def build(runs: Sequence[ScoredRun], grouping: str, root: Path) -> Report:
         cases = len({run.case for run in members})
         groups.append(Group(name, len(members), cases, summary, intervals(rewards)))
     protocols = sorted({run.protocol for run in scored})
-    return Report(groups, missing_runs(list(runs)), protocols)
+    return Report(groups, missing_runs(list(runs)), protocols, skipped_keys(list(runs)))
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from contract.cases import KINDS, kind
 from contract.errors import UserError
+from contract.metrics import METRICS, metrics_of
 from contract.names import RESULTS, REWARD, REWARD_DETAIL, RUN_RECORD
 from contract.record import read_json
+from contract.states import case_state
+from scorer.registry import MODEL_UNITS
 
 FAILED_STATES = ("done", "failed")
 """States of a run that is a result of the agent; other states say nothing about it."""
@@ -20,6 +24,7 @@ class ScoredRun:
     """One run: where it lies, and its ``reward.json`` (None: never scored) or why it could not be read.
 
     gates_open : neither gate refused it. protocol : under which it was scored, ``unknown`` for older results.
+    skipped : keys without a reading, as their model was left out.
     """
 
     case: str
@@ -29,6 +34,7 @@ class ScoredRun:
     problem: str = ""
     gates_open: bool = True
     protocol: str = "unknown"
+    skipped: frozenset[str] = frozenset()
 
     @property
     def name(self) -> str:
@@ -77,17 +83,20 @@ def _read(path: Path, root: Path) -> ScoredRun:
         return ScoredRun(name, system, trial, None, f"{REWARD} cannot be read: {error}")
     if not isinstance(reward, dict):
         return ScoredRun(name, system, trial, None, f"{REWARD} holds no object")
-    gates_open, protocol = _circumstances(path / RESULTS / REWARD_DETAIL)
-    return ScoredRun(name, system, trial, reward, gates_open=gates_open, protocol=protocol)
+    gates_open, protocol, skipped = _circumstances(path / RESULTS / REWARD_DETAIL)
+    absent = frozenset(key for key in skipped if key not in reward)
+    return ScoredRun(name, system, trial, reward, gates_open=gates_open, protocol=protocol, skipped=absent)
 
 
-def _circumstances(detail_file: Path) -> tuple[bool, str]:
+def _circumstances(detail_file: Path) -> tuple[bool, str, list[str]]:
     try:
         detail = read_json(detail_file)
         scorer = detail.get("scorer") or {}
-        return detail.get("status", "ok") != "gate_failure", str(scorer.get("protocol", "unknown"))
-    except (OSError, ValueError, AttributeError):
-        return True, "unknown"
+        units = detail.get("skipped") or {}
+        skipped = [metric.key for unit in units if unit in MODEL_UNITS for metric in metrics_of(unit)]
+        return detail.get("status", "ok") != "gate_failure", str(scorer.get("protocol", "unknown")), skipped
+    except (OSError, ValueError, AttributeError, TypeError):
+        return True, "unknown", []
 
 
 def _why_unscored(path: Path) -> str:
@@ -99,6 +108,12 @@ def _why_unscored(path: Path) -> str:
     if state in FAILED_STATES:
         return "not scored yet"
     return f"no result of the agent (state {state})"
+
+
+def skipped_keys(runs: list[ScoredRun]) -> dict[str, int]:
+    """Keys that could be scored and whose model was left out, with the number of runs, in table order."""
+    counts = Counter(key for run in runs for key in run.skipped if case_state(key, run.case) is None)
+    return {metric.key: counts[metric.key] for metric in METRICS if counts[metric.key]}
 
 
 def missing_runs(runs: list[ScoredRun]) -> dict[str, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from contract.aggregate import MISSING, NUMBER, OVERALL_RULE, Summary
 from contract.metrics import FAMILIES, MAIN_FAMILIES, METRICS
@@ -29,11 +29,12 @@ class Group:
 
 @dataclass(frozen=True)
 class Report:
-    """Everything that a format can show."""
+    """Everything that a format can show. ``skipped``: keys whose model was left out, and in how many runs."""
 
     groups: Sequence[Group]
     missing: Mapping[str, str]
     protocols: Sequence[str]
+    skipped: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -88,6 +89,7 @@ def as_json(report: Report) -> str:
             "missing": dict(report.missing),
             "protocols": list(report.protocols),
             "rule": OVERALL_RULE,
+            "skipped": dict(report.skipped),
         }
     )
 
@@ -197,6 +199,9 @@ def notes(report: Report) -> list[str]:
             lines.append(
                 f"{group.name}: Overall rests on {len(used)} of 5 families: {', '.join(used) or 'none'}"
             )
+    if report.skipped:
+        keys = ", ".join(f"{key} in {count} run(s)" for key, count in report.skipped.items())
+        lines.append(f"Not measured, as the model was left out: {keys}. Score again with the models.")
     if len(report.protocols) > 1:
         lines.append(f"The runs were scored under different protocols: {', '.join(report.protocols)}")
     if report.missing:

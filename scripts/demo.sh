@@ -4,7 +4,7 @@
 #
 #   scripts/demo.sh            again and again: finished work is kept
 #   scripts/demo.sh --fresh    does everything anew
-#   scripts/demo.sh --all      every metric that is built; the ones that follow paths take some minutes more
+#   scripts/demo.sh --all      every metric that needs no missing model; the ones that follow paths take some minutes more
 #   scripts/demo.sh --docker   agent and scorer in containers (a Docker engine; images by scripts/build_images.sh --cpu)
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -17,7 +17,7 @@ types=(--type dynamic_iou,scene_3d,interpenetration,mesh)
 for option in "$@"; do
     case "$option" in
     --fresh) fresh=(--redo) ;;
-    --all) types=() ;;
+    --all) types=(--allow-missing-models) ;;
     --docker)
         runtime=scripts/demo/runtime.docker.toml
         runs=.local/demo-docker/runs

@@ -85,6 +85,11 @@ def command_line() -> argparse.ArgumentParser:
         "--dry-run", action="store_true", help="check everything, show what would run, touch nothing"
     )
     parser.add_argument("--redo", action="store_true", help="compute again what is up to date")
+    parser.add_argument(
+        "--allow-missing-models",
+        action="store_true",
+        help="leave out metrics whose model is not installed or has no checkpoint",
+    )
     return parser
 
 
@@ -103,6 +108,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         if given.sanity:
             entries += sanity_entries(jobs.cases, runtime.data)
         flags = arguments(runtime, types, given.redo, worlds=len(entries))
+        if given.allow_missing_models:
+            flags.append("--allow-missing-models")
         backend = get_backend(runtime.backend, runtime)
         stamp = f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{os.getpid()}"
         directory = runtime.runs / MANIFESTS / stamp

@@ -14,6 +14,7 @@ from harness_lab import DELIVER, SCORE, Lab, end, eventually, snapshot
 from rich.console import Console
 
 from contract.errors import UserError
+from contract.metrics import TYPE_BY_NAME
 from contract.runs import RunKey
 from harness.runtime.config import load_runtime
 from harness.runtime.scoretable import score_tables
@@ -131,10 +132,21 @@ def test_flags_that_mean_nothing(delivered: Lab, flags: list[str], part: str) ->
     assert snapshot(delivered.root) == before
 
 
-def test_a_type_that_the_scorer_does_not_offer_is_its_own_usage_error(delivered: Lab) -> None:
-    done = delivered.score("--type", "semantic")
+def test_a_model_that_is_not_there_is_an_error_before_anything_is_scored(delivered: Lab) -> None:
+    done = delivered.score("--type", "semantic,mesh")
     assert done.returncode == 2
-    assert "semantic" in done.stdout
+    assert "semantic_dinov3" in done.stdout
+    assert "--allow-missing-models" in done.stdout
+    assert not (delivered.place() / "results").exists()
+
+
+def test_models_that_are_not_there_can_be_left_out(delivered: Lab) -> None:
+    assert delivered.score("--type", "semantic,mesh", "--allow-missing-models").returncode == 1  # no world
+    results = delivered.place() / "results"
+    reward = json.loads((results / "reward.json").read_text(encoding="utf-8"))
+    assert set(reward) == set(TYPE_BY_NAME["mesh"].keys)
+    detail = json.loads((results / "reward.detail.json").read_text(encoding="utf-8"))
+    assert set(detail["skipped"]) == {"semantic_dinov3", "semantic_tips"}
 
 
 def test_sanity_adds_each_reference_world_once(lab: Lab) -> None:
