@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 import shutil
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 
@@ -17,7 +17,9 @@ from harness.runtime import owner, tasktext
 from harness.runtime.agents import Agent, Context
 from harness.runtime.backends.base import LABEL, Job, Limits, Mount
 from harness.runtime.config import REPOSITORY
+from harness.runtime.credentials import copy_login
 from harness.runtime.delivery import Bounds
+from harness.runtime.logins import read_login, secret_texts
 
 TASK_SHOWN = "<text of TASK.md>"
 """Stands for the task text wherever a command is shown or recorded."""
@@ -25,15 +27,34 @@ TASK_SHOWN = "<text of TASK.md>"
 
 @dataclass(frozen=True)
 class Credential:
-    """A login file on this machine, and where the agent looks for it in its container."""
+    """A login file on this machine, and where the agent looks for it in its container.
+
+    write_back : whether what the agent refreshes in its copy comes back to ``source``.
+    """
 
     source: Path
     target: PurePosixPath
+    write_back: bool = True
+
+    @property
+    def in_home(self) -> bool:
+        return self.target.is_relative_to(CONTAINER.home)
+
+    def copy(self, staging: Path) -> Path:
+        """Where a run's private copy lies. Below the agent's home it is a plain file there, which a program
+        can replace by renaming; a mounted single file could only be overwritten.
+        """
+        if self.in_home:
+            return staging / "home" / self.target.relative_to(CONTAINER.home)
+        return staging / "credential"
 
 
 @dataclass(frozen=True)
 class Setting:
-    """Everything that decides how one run is carried out."""
+    """Everything that decides how one run is carried out.
+
+    reader : format of the agent's transcript, see ``accounting``. max_usd, max_tokens : bounds of this run.
+    """
 
     key: RunKey
     agent: Agent
@@ -50,10 +71,22 @@ class Setting:
     as_root: bool = False
     bounds: Bounds = field(default_factory=Bounds)
     engine: str = ""
+    reader: str = "none"
+    max_usd: float | None = None
+    max_tokens: int | None = None
 
     def with_engine(self, engine: str) -> Setting:
         """The same with the engine's digest or version, known once it has been asked."""
         return replace(self, engine=engine)
+
+    def with_gpus(self, gpus: tuple[str, ...] | None) -> Setting:
+        """The same on the GPUs of a slot."""
+        return replace(self, gpus=gpus)
+
+    @property
+    def login(self) -> str:
+        """What identifies the account that the run uses, so that a refused login stops others of its kind."""
+        return str(self.credential.source) if self.credential else f"agent {self.key.agent}"
 
     @property
     def on_host(self) -> bool:
@@ -83,7 +116,7 @@ class Setting:
             preview = f"{python} -m checker.preview {where}"
         return tasktext.task_text(tasktext.placeholders(paths, checker, preview, self.timeout))
 
-    def job(self, staging: Path, run_id: str, *, shown: bool = False) -> Job:
+    def job(self, staging: Path, run_id: str, attempt: int = 1, *, shown: bool = False) -> Job:
         """The job for a backend; ``shown`` leaves the task text out of its command, for people and records.
         Pure.
         """
@@ -110,7 +143,7 @@ class Setting:
         if self.on_host:
             env = {"HOME": str(paths.home), "TMPDIR": str(staging / "tmp"), **env}
         return Job(
-            name=container_name(self.key, run_id),
+            name=container_name(self.key, f"{run_id}.{attempt}"),
             command=command,
             image=self.image,
             mounts=() if self.on_host else tuple(self._mounts(staging)),
@@ -136,8 +169,8 @@ class Setting:
             mounts.append(Mount(source, CONTAINER.home / self.agent.session_dir, writable=True))
         if self.agent.tools:
             mounts.append(Mount(REPOSITORY / self.agent.tools, PurePosixPath(self.agent.tools_target)))
-        if self.credential:
-            mounts.append(Mount(staging / "credential", self.credential.target, writable=True))
+        if self.credential and not self.credential.in_home:
+            mounts.append(Mount(self.credential.copy(staging), self.credential.target, writable=True))
         return mounts
 
     def prepare(self, staging: Path) -> None:
@@ -153,7 +186,9 @@ class Setting:
             # A copy: on the host nothing keeps an agent from writing to the case itself.
             shutil.copyfile(self.video, staging / "input" / REFERENCE_VIDEO)
         if self.credential:
-            self._prepare_credential(staging, home)
+            copy = self.credential.copy(staging)
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            copy_login(read_login(self.credential.source, self.key.agent), copy)
 
     def _prepare_session(self, staging: Path, place: Path) -> None:
         session = staging / "run" / SESSION / str(self.agent.session_dir)
@@ -164,46 +199,18 @@ class Setting:
         else:
             place.mkdir(parents=True)
 
-    def _prepare_credential(self, staging: Path, home: Path) -> None:
-        """A private copy that the agent may refresh; the file of the operator is never written."""
-        assert self.credential is not None
-        copy = staging / "credential"
-        if self.credential.target.is_relative_to(CONTAINER.home):
-            place = home / self.credential.target.relative_to(CONTAINER.home)
-            place.parent.mkdir(parents=True, exist_ok=True)
-            if self.on_host:
-                copy = place
-            else:
-                place.touch(mode=0o600)
-        copy.touch(mode=0o600)
-        copy.write_bytes(self.credential.source.read_bytes())
-
-    def known_secrets(self) -> list[str]:
+    def known_secrets(self, *contents: bytes | None) -> list[str]:
         """Values that must stand in no file of the run: those of secret variables, and the long texts of the
-        login.
+        login. ``contents``: further states of the login file, such as the agent's refreshed copy.
         """
         values = set(self.secrets.values())
         if self.credential:
-            values.update(_texts(self.credential.source.read_text(encoding="utf-8", errors="replace")))
+            with suppress(OSError):
+                values.update(secret_texts(self.credential.source.read_bytes()))
+        for content in contents:
+            if content:
+                values.update(secret_texts(content))
         return sorted(values)
-
-
-def _texts(content: str) -> list[str]:
-    """Long texts inside a JSON document (tokens), or the whole content when it is none."""
-    try:
-        todo = [json.loads(content)]
-    except ValueError:
-        return [content.strip()]
-    found = []
-    while todo:
-        item = todo.pop()
-        if isinstance(item, dict):
-            todo += item.values()
-        elif isinstance(item, list):
-            todo += item
-        elif isinstance(item, str) and len(item) >= 16:
-            found.append(item)
-    return found
 
 
 def container_name(key: RunKey, run_id: str) -> str:

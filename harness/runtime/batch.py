@@ -1,4 +1,4 @@
-"""Many runs, one launch: workers, Ctrl-C, and what is said about it at the end."""
+"""One launch: its own lines, Ctrl-C, and what is said about it at the end."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 
 from rich.console import Console
@@ -15,13 +15,16 @@ from rich.table import Table
 from rich.text import Text
 
 from contract.errors import EXIT_INTERRUPTED, EXIT_ITEM_FAILED, EXIT_OK, one_line
+from harness.runtime.attempts import Spent, spent
 from harness.runtime.backends.base import Backend
-from harness.runtime.planning import Plan
-from harness.runtime.running import Result, execute
+from harness.runtime.livetable import money, short
+from harness.runtime.running import Result
 from harness.runtime.runrecord import ENVIRONMENT_ERROR
 
 _FILE_WIDTH = 150
 """Characters of a line where tables go to a file or pipe."""
+SAME_STOP_S = 0.5
+"""Signals that follow the first one this quickly are the same wish: terminals and wrappers both send them."""
 _STYLES = {"done": "green", "failed": "red", ENVIRONMENT_ERROR: "bold red", "interrupted": "yellow"}
 
 
@@ -30,10 +33,13 @@ class Speaker:
 
     to_stderr = False
 
+    def __init__(self) -> None:
+        self._one_at_a_time = threading.RLock()  # a signal handler may speak while its thread does
+
     def __call__(self, text: str) -> None:
         stream = sys.stderr if self.to_stderr else sys.stdout
         # A reader that has left (head, a closed terminal) must not cost a run.
-        with suppress(OSError):
+        with suppress(OSError), self._one_at_a_time:
             stream.write(f"[RUN] {one_line(text)}\n")
             stream.flush()
 
@@ -43,13 +49,25 @@ say = Speaker()
 
 @contextmanager
 def stopping_on_signals() -> Iterator[threading.Event]:
-    """An event that Ctrl-C, SIGTERM and SIGHUP set, so that what runs can be ended in order."""
+    """An event that Ctrl-C, SIGTERM and SIGHUP set, so that what runs can be ended in order.
+
+    The same again, a moment later, ends this process at once: whatever it has running notices its death and
+    is killed without a grace period, and the next launch takes up what was cut off.
+    """
     stop = threading.Event()
+    first = 0.0
 
     def handler(number: int, _: object) -> None:
+        nonlocal first
         if not stop.is_set():
-            say(f"{signal.Signals(number).name}: ending what runs, please wait")
-        stop.set()
+            first = time.monotonic()
+            stop.set()
+            say(f"{signal.Signals(number).name}: ending what runs, please wait; once more ends it at once")
+        elif time.monotonic() - first > SAME_STOP_S:
+            os.write(
+                2, b"\033[?25h" * sys.stderr.isatty() + b"[RUN] ended at once; the same command continues\n"
+            )
+            os._exit(EXIT_INTERRUPTED)
 
     # One that is ignored stays ignored: nohup, and background jobs of a shell, ask for that.
     numbers = [
@@ -65,34 +83,6 @@ def stopping_on_signals() -> Iterator[threading.Event]:
             signal.signal(number, old)
 
 
-def run_all(
-    plans: Sequence[Plan], backend: Backend, stop: threading.Event, *, redo: bool = False, slots: int = 1
-) -> list[Result]:
-    """Carry out the runs in order, ``slots`` at a time. One that fails never stops the others."""
-    results: dict[Plan | int, Result] = {}
-    with ThreadPoolExecutor(max_workers=slots, thread_name_prefix="run") as pool:
-        futures: dict[Future[Result], int] = {
-            pool.submit(execute, plan, backend, stop, say, redo=redo): index
-            for index, plan in enumerate(plans)
-        }
-        open_futures = set(futures)
-        while open_futures:
-            # The timeout lets signal handlers run: they wait for the main thread to come round.
-            ended, open_futures = wait(open_futures, timeout=0.5, return_when=FIRST_COMPLETED)
-            for future in ended:
-                result = future.result()
-                results[futures[future]] = result
-                say(_line(result))
-    return [results[index] for index in range(len(plans))]
-
-
-def _line(result: Result) -> str:
-    seconds = result.record.get("agent_seconds")
-    took = f" after {seconds} s" if seconds is not None and not result.skipped else ""
-    note = f": {result.note}" if result.note else ""
-    return f"{result.key.label} {result.state}{took}{note}"
-
-
 def output_console() -> Console:
     """The console for tables: as wide as the terminal; in a file or pipe, wide enough for a row a line."""
     console = Console()
@@ -104,18 +94,26 @@ def summary(results: Sequence[Result], console: Console) -> None:
     table = Table(
         title=f"{sum(r.succeeded for r in results)} of {len(results)} runs done", title_justify="left"
     )
-    for heading in ("run", "state", "seconds", "delivered", "note"):
-        table.add_column(heading, overflow="fold", justify="right" if heading == "seconds" else "left")
+    numbers = ("seconds", "tokens", "cost")
+    for heading in ("run", "state", *numbers, "delivered", "note"):
+        table.add_column(heading, overflow="fold", justify="right" if heading in numbers else "left")
+    total = Spent()
     for result in results:
         seconds = result.record.get("agent_seconds")
+        used = spent(result.record)
+        total += used
         table.add_row(
             Text(str(result.key.path)),
             Text(result.state, style=_STYLES.get(result.state, "")),
             Text("" if seconds is None else f"{seconds:g}"),
+            Text(short(used.tokens) if used.counted else ""),
+            Text("" if used.cost is None else f"${used.cost:.2f}"),
             Text("yes" if result.record.get("delivered") else "no"),
             Text(result.note),
         )
     console.print(table)
+    if total.counted:
+        console.print(f"in all {money(total)}", markup=False, highlight=False)
 
 
 def reduced(results: Sequence[Result]) -> list[dict[str, object]]:
@@ -131,6 +129,10 @@ def reduced(results: Sequence[Result]) -> list[dict[str, object]]:
             "state": result.state,
             "delivered": bool(result.record.get("delivered")),
             "note": result.note,
+            "failure": result.record.get("failure"),
+            "attempts": len(result.record.get("attempts") or []),
+            "tokens": spent(result.record).tokens if spent(result.record).counted else None,
+            "cost_usd": spent(result.record).cost,
         }
         for result in results
     ]

@@ -22,9 +22,7 @@ from harness.runtime.tomlfile import Table, nearest, parse, read_toml, unknown_k
 REPOSITORY = Path(__file__).resolve().parents[2]
 """Relative paths inside configuration files start here."""
 
-BACKENDS = ("host", "docker")
-PLANNED_BACKENDS = ("sif",)
-"""Accepted by name, and then refused with a reason."""
+BACKENDS = ("host", "docker", "sif")
 NO_NETWORK = "no-network"
 
 Positive = Annotated[int, Field(ge=1)]
@@ -93,16 +91,31 @@ class DeliveryLimits(Table):
     max_total_mb: Positive = 32_768
 
 
+Transcript = Literal["none", "free", "usage", "claude", "codex", "antigravity", "stirrup"]
+
+
+class Budget(Table):
+    """``[budget]``: at which spending runs are stopped; a key that is left out sets no bound."""
+
+    max_usd: Seconds | None = None
+    max_tokens: Positive | None = None
+    max_usd_per_run: Seconds | None = None
+    max_tokens_per_run: Positive | None = None
+
+
 class AgentTable(Table):
     """``[agent.NAME]``: credentials and variables of one agent; with ``command`` it defines a custom one."""
 
     credential: str | None = None
     container: str | None = None
+    write_back: bool = True
+    parallel: Positive | None = None
     env: dict[str, str] = Field(default_factory=dict)
     command: tuple[str, ...] | None = Field(default=None, strict=False, min_length=1)
     session_dir: str | None = None
     efforts: tuple[str, ...] = Field(default=(), strict=False)
     stdin: Literal["closed", "task"] = "closed"
+    transcript: Transcript = "none"
 
     @field_validator("session_dir")
     @classmethod
@@ -133,6 +146,10 @@ class AgentSection(Table):
 
     timeout_sec: Positive = 21_600
     grace_sec: Seconds = 5.0
+    parallel: Annotated[int, Field(ge=1, le=1024)] = 1
+    retries: Annotated[int, Field(ge=0, le=100)] = 2
+    retry_wait_sec: Seconds = 15.0
+    min_free_gb: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 1.0
     image: AgentImage = AgentImage()
     environment: AgentEnvironment = AgentEnvironment()
     limits: AgentLimits = AgentLimits()
@@ -181,6 +198,7 @@ class RuntimeFile(Table):
     runs_root: PathText = "runs"
     auth_root: PathText = ".auth"
     agent: AgentSection = AgentSection()
+    budget: Budget = Budget()
     scorer: ScorerSection = ScorerSection()
     docker: Executable = Executable()
     sif: Executable = Executable()
@@ -188,7 +206,7 @@ class RuntimeFile(Table):
     @field_validator("backend")
     @classmethod
     def _known_backend(cls, value: str) -> str:
-        if value not in BACKENDS + PLANNED_BACKENDS:
+        if value not in BACKENDS:
             like = nearest(value, BACKENDS)
             advice = f"; did you mean {like!r}?" if like else ""
             raise ValueError(f"no such backend; expected {' or '.join(map(repr, BACKENDS))}{advice}")
@@ -303,7 +321,7 @@ def _agent_table(name: str, value: dict[str, Any], path: Path, reserved: set[str
         )
     table = parse(AgentTable, value, path, ("agent", name))
     if name in BUILT_IN:
-        given = {"command", "session_dir", "efforts", "stdin"} & set(value)
+        given = {"command", "session_dir", "efforts", "stdin", "transcript"} & set(value)
         if given:
             raise UserError(
                 f"[agent.{name}]: {sorted(given)[0]!r} cannot be set, {name} is built in",

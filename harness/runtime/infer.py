@@ -12,6 +12,8 @@ import shlex
 import sys
 from collections.abc import Sequence
 
+from rich.console import Console
+
 from contract.errors import EXIT_ITEM_FAILED, EXIT_OK, UserError, file_faults, run_program
 from contract.record import dumps
 from harness.runtime.backends import get_backend
@@ -21,14 +23,17 @@ from harness.runtime.batch import (
     output_console,
     reduced,
     remove_orphans,
-    run_all,
     say,
     stopping_on_signals,
     summary,
 )
-from harness.runtime.config import load_runtime
+from harness.runtime.config import Runtime, load_runtime
+from harness.runtime.gpus import slots
 from harness.runtime.jobs import load_jobs
+from harness.runtime.livetable import shown
 from harness.runtime.planning import Plan, plan_all
+from harness.runtime.scheduler import Batch, Options
+from harness.runtime.space import shortage
 
 HOST_WARNING = (
     "backend host: agents run as you, on this machine, with your files and your network. "
@@ -58,6 +63,9 @@ def arguments() -> argparse.ArgumentParser:
         "--keep", action="store_true", help="leave finished runs of another configuration as they are"
     )
     parser.add_argument(
+        "--take-over", action="store_true", help="launchers on other machines that had a run are gone"
+    )
+    parser.add_argument(
         "--json", action="store_true", help="end with the results as a JSON array instead of a table"
     )
     parser.add_argument(
@@ -84,18 +92,53 @@ def main(argv: Sequence[str] | None = None) -> int:
         jobs = load_jobs(given.jobs, runtime.cases)
         backend = get_backend(runtime.backend, runtime)
         plans = plan_all(jobs, runtime, backend, redo=given.redo, keep=given.keep)
+        terms = options(runtime, plans, backend, redo=given.redo, take_over=given.take_over)
+    for warning in dict.fromkeys(warning for plan in plans for warning in plan.warnings):
+        say(f"warning: {warning}")
     if backend.name == "host":
         say(HOST_WARNING)
     if given.dry_run:
         return show(plans, backend)
     with stopping_on_signals() as stop:
         remove_orphans(backend)
-        results = run_all(plans, backend, stop, redo=given.redo)
+        batch = Batch(plans, backend, terms, stop, say)
+        with shown(batch, Console(stderr=given.json), say):
+            results = batch.run()
     if given.json:
         sys.stdout.write(dumps(reduced(results)))
     else:
         summary(results, output_console())
     return exit_status(results, stop)
+
+
+def options(
+    runtime: Runtime, plans: Sequence[Plan], backend: Backend, *, redo: bool, take_over: bool
+) -> Options:
+    """How the batch is to be carried out. Raises ``UserError`` where GPUs or disk space do not allow it."""
+    section = runtime.file.agent
+    places = (runtime.runs, *getattr(backend, "storage", tuple)())
+    wanted = [plan for plan in plans if not plan.skip]
+    short = shortage(places, section.min_free_gb) if wanted else ""
+    if short:
+        raise UserError(
+            f"not enough disk space: {short}",
+            where=runtime.path,
+            next_step="make room, or lower [agent] min_free_gb",
+        )
+    on = slots(section.parallel, wanted[0].setting.gpus if wanted else ())
+    if len(on) < section.parallel:
+        say(f"[agent] parallel = {section.parallel}, but each run takes a whole GPU: {len(on)} at a time")
+    return Options(
+        slots=on,
+        retries=section.retries,
+        retry_wait=section.retry_wait_sec,
+        floor_gb=section.min_free_gb,
+        places=places,
+        per_agent={name: table.parallel for name, table in section.agents.items() if table.parallel},
+        budget=runtime.file.budget,
+        redo=redo,
+        take_over=take_over,
+    )
 
 
 def show(plans: Sequence[Plan], backend: Backend) -> int:

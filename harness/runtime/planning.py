@@ -5,7 +5,7 @@ is touched.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path, PurePosixPath
@@ -14,13 +14,16 @@ from typing import Any
 from contract.errors import UserError
 from contract.names import CONTAINER, RUN_RECORD
 from contract.runs import RunKey
+from harness.runtime import accounting
 from harness.runtime.agentjob import Credential, Setting
 from harness.runtime.agents import BUILT_IN, Agent, Context, custom_agent
 from harness.runtime.backends import check_job
 from harness.runtime.backends.base import Backend, Limits
 from harness.runtime.config import NO_NETWORK, AgentTable, Runtime
 from harness.runtime.delivery import Bounds
+from harness.runtime.gpus import devices
 from harness.runtime.jobs import JobList, reference_video
+from harness.runtime.logins import check_login
 from harness.runtime.mp4boxes import check_video
 from harness.runtime.provenance import sha256
 from harness.runtime.rundir import Place, has_foreign_content
@@ -36,13 +39,14 @@ _HOME = CONTAINER.home
 @dataclass(frozen=True)
 class Plan:
     """One run, ready to start. ``skip`` : its finished state, when a finished run stands in its place
-    already.
+    already. ``warnings`` : about its login.
     """
 
     place: Place
     setting: Setting
     config: Mapping[str, Any]
     skip: str = ""
+    warnings: tuple[str, ...] = ()
 
     @property
     def key(self) -> RunKey:
@@ -69,7 +73,9 @@ def plan_all(
         skip = "" if redo else finished_state(plan, keep)
         if not skip:
             check_writable(plan.place.final.parent, "runs_root")
-        ready.append(Plan(plan.place, plan.setting.with_engine(engine), plan.config, skip))
+        setting = plan.setting.with_engine(engine)
+        ready.append(Plan(plan.place, setting, plan.config, skip, plan.warnings))
+    check_priced([plan for plan in ready if not plan.skip], runtime)
     return ready
 
 
@@ -109,8 +115,14 @@ def plan_run(key: RunKey, jobs: Path, runtime: Runtime, image: str) -> Plan:
             section.delivery.max_file_mb * _MIB,
             section.delivery.max_total_mb * _MIB,
         ),
+        reader=key.agent if key.agent in BUILT_IN else table.transcript,
+        max_usd=runtime.file.budget.max_usd_per_run,
+        max_tokens=runtime.file.budget.max_tokens_per_run,
     )
-    return Plan(Place(runtime.runs, key), setting, comparable(setting, table))
+    warnings: tuple[str, ...] = ()
+    if setting.credential:
+        warnings = _login_warnings(setting.credential.source, key.agent, setting.timeout)
+    return Plan(Place(runtime.runs, key), setting, comparable(setting, table), warnings=warnings)
 
 
 def find_agent(name: str, runtime: Runtime, jobs: Path) -> Agent:
@@ -154,7 +166,7 @@ def _check_tools(agent: Agent, runtime: Runtime) -> None:
 
 
 def _credential(name: str, table: AgentTable, runtime: Runtime) -> Credential | None:
-    """The credential file of an agent, checked. On the host it must belong below the home that the agent is
+    """The login of an agent, its paths checked. On the host it must belong below the home that the agent is
     given.
     """
     if not table.credential:
@@ -164,20 +176,6 @@ def _credential(name: str, table: AgentTable, runtime: Runtime) -> Credential | 
             f"[agent.{name}]: credential {table.credential!r} is no file below auth_root", where=runtime.path
         )
     source, target = runtime.auth / table.credential, PurePosixPath(str(table.container))
-    try:
-        content = source.read_bytes() if source.is_file() else None
-    except OSError as error:
-        raise UserError(f"the credential of {name} cannot be read: {error.strerror}", where=source) from error
-    if content is None:
-        raise UserError(
-            f"the credential of {name} does not exist",
-            where=source,
-            next_step="put or link the file there, see docs/agents.md",
-        )
-    if not content.strip():
-        raise UserError(
-            f"the credential of {name} is empty", where=source, next_step="log in with the agent's CLI"
-        )
     if ".." in target.parts or target == _HOME:
         raise UserError(f"[agent.{name}]: container {str(target)!r} is no path of a file", where=runtime.path)
     if runtime.backend == "host" and not target.is_relative_to(_HOME):
@@ -185,23 +183,36 @@ def _credential(name: str, table: AgentTable, runtime: Runtime) -> Credential | 
             f"[agent.{name}]: container {str(target)!r} is not below {_HOME}, as the host backend needs",
             where=runtime.path,
         )
-    return Credential(source, target)
+    return Credential(source, target, table.write_back)
 
 
-def devices(text: str) -> tuple[str, ...] | None:
-    """GPUs of one run: () for none, None for all. ``auto``: those of CUDA_VISIBLE_DEVICES, else all that
-    there are.
+@cache
+def _login_warnings(source: Path, agent: str, timeout: int) -> tuple[str, ...]:
+    return tuple(check_login(source, agent, timeout))
+
+
+def check_priced(plans: Sequence[Plan], runtime: Runtime) -> None:
+    """Refuse a bound that could not be kept: of dollars for a model without a price, of tokens for an agent
+    whose transcript nobody can read. Raises ``UserError``.
     """
-    if text == "none":
-        return ()
-    if text == "all":
-        return None
-    if text != "auto":
-        return tuple(text.split(","))
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if visible is not None:
-        return tuple(part for part in visible.split(",") if part)
-    return None if Path("/dev/nvidiactl").exists() else ()
+    budget = runtime.file.budget
+    for key, bound in (("max_usd", budget.max_usd), ("max_usd_per_run", budget.max_usd_per_run)):
+        for plan in plans if bound is not None else ():
+            if not accounting.priced(plan.setting.reader, plan.key.model):
+                raise UserError(
+                    f"[budget] {key} cannot be kept: the price of {plan.key.model!r} for agent "
+                    f"{plan.key.agent} is not known",
+                    where=runtime.path,
+                    next_step="set max_tokens instead, or make the price known, see docs/configuration.md",
+                )
+    for key, limit in (("max_tokens", budget.max_tokens), ("max_tokens_per_run", budget.max_tokens_per_run)):
+        for plan in plans if limit is not None else ():
+            if not accounting.counted(plan.setting.reader):
+                raise UserError(
+                    f"[budget] {key} cannot be kept: nobody counts the tokens of agent {plan.key.agent}",
+                    where=runtime.path,
+                    next_step=f"say in [agent.{plan.key.agent}] which transcript it writes",
+                )
 
 
 def comparable(setting: Setting, table: AgentTable) -> dict[str, Any]:
@@ -216,6 +227,8 @@ def comparable(setting: Setting, table: AgentTable) -> dict[str, Any]:
         timeout=setting.timeout,
     )
     key, limits = setting.key, setting.limits
+    # Named only where they are set: runs of launchers that knew no budgets stay what they are.
+    bounds = {"max_usd_per_run": setting.max_usd, "max_tokens_per_run": setting.max_tokens}
     return {
         "case": key.case, "agent": key.agent, "model": key.model, "effort": key.effort, "trial": key.trial,
         "backend": setting.backend,
@@ -231,6 +244,7 @@ def comparable(setting: Setting, table: AgentTable) -> dict[str, Any]:
         "secret_env": sorted(setting.secrets),
         "credential": table.credential,
         "video_sha256": _hash(setting.video),
+        **{name: bound for name, bound in bounds.items() if bound is not None},
     }  # fmt: skip
 
 

@@ -12,7 +12,7 @@ import ctypes
 import fcntl
 import os
 import secrets
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -93,18 +93,49 @@ def _lock(path: Path) -> int | None:
         os.close(handle)
 
 
-def recover(place: Place) -> list[str]:
+def unfinished(place: Place) -> list[Path]:
+    """Staging directories of runs that were begun and have not ended, the oldest first."""
+    found = []
+    for staging in place.stagings():
+        record = read_record(staging / "run")
+        if record is not None and _is_own(record, staging) and state_of(record) not in FINISHED:
+            found.append(staging)
+    return found
+
+
+def _is_own(record: Mapping[str, object], staging: Path) -> bool:
+    """After a swap the staging directory holds the run that was replaced: its record carries another id."""
+    return record.get("run_id") == staging.name.rsplit("-", 1)[1]
+
+
+def take_back(place: Place) -> None:
+    """Stage a run again that stands in its place without having finished, and an attempt beside a finished
+    one; the caller holds the lock and nothing else is staged.
+    """
+    for standing in (place.final, place.attempt):
+        record = read_record(standing)
+        run_id = (record or {}).get("run_id")
+        if record is None or state_of(record) in FINISHED or not isinstance(run_id, str):
+            continue
+        staging = place.staging(run_id)
+        staging.mkdir()
+        standing.rename(staging / "run")
+        return
+
+
+def recover(place: Place, keep: Collection[Path] = ()) -> list[str]:
     """Tidy up after a launcher that was killed; the caller holds the lock. Returns what was done, as
     sentences.
 
     A finished run that had not reached its place is put there, a half-done swap is completed, scratch is
-    removed.
+    removed; staging directories in ``keep`` are left alone.
     """
     notes = []
     for staging in place.stagings():
+        if staging in keep:
+            continue
         record = read_record(staging / "run")
-        # After a swap the staging directory holds the run that was replaced: its record carries another id.
-        own = record is not None and record.get("run_id") == staging.name.rsplit("-", 1)[1]
+        own = record is not None and _is_own(record, staging)
         if own and state_of(record) in FINISHED:
             clear_unfinished(staging / "run")
             publish(place, staging)

@@ -10,6 +10,8 @@ from typing import Any
 from contract.names import RUN_RECORD
 from contract.record import read_json, write_json
 
+QUEUED = "queued"
+"""Not begun, or waiting to be tried again."""
 RUNNING, COLLECTING = "running", "collecting"
 DONE = "done"
 """The agent ended with status 0 and delivered."""
@@ -45,9 +47,13 @@ class RunRecord:
     def enter(self, state: str, **fields: Any) -> None:
         """Go to ``state``, with further fields, and save."""
         self.fields |= fields
-        self.fields["state"] = state
-        self.fields["history"] = [*self.fields["history"], {"state": state, "at": now()}]
+        self.passed(state, now())
         self.save()
+
+    def passed(self, state: str, at: str) -> None:
+        """Go to ``state`` as of ``at`` without saving."""
+        self.fields["state"] = state
+        self.fields["history"] = [*self.fields["history"], {"state": state, "at": at}]
 
     def save(self) -> None:
         write_json(self.path, self.fields)

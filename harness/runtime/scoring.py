@@ -16,7 +16,7 @@ from contract.runs import RunKey
 from harness.runtime.agentjob import labels
 from harness.runtime.backends.base import Job, Limits, Mount
 from harness.runtime.config import NO_NETWORK, REPOSITORY, Runtime
-from harness.runtime.planning import devices
+from harness.runtime.gpus import devices
 from harness.runtime.rundir import Place
 from harness.runtime.runrecord import FINISHED, read_record, state_of
 

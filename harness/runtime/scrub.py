@@ -6,8 +6,9 @@ import base64
 import json
 import os
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 from contract.record import replacing
 
@@ -46,6 +47,23 @@ def scrub_tree(directory: Path, values: Iterable[str]) -> list[str]:
             if stat.S_ISREG(path.lstat().st_mode) and _is_text(path) and _scrub(path, wanted):
                 changed.append(os.fsencode(path.relative_to(directory)).decode("utf-8", "backslashreplace"))
     return changed
+
+
+def mask_text(text: str, forms: Iterable[bytes]) -> str:
+    """``text`` with every form of :func:`patterns` masked; for lines that are shown."""
+    data = text.encode(errors="surrogateescape")
+    return _mask(data, list(forms)).decode(errors="surrogateescape")
+
+
+def mask_texts(value: Any, forms: Sequence[bytes]) -> Any:
+    """A copy of nested lists and dictionaries with every text masked; for records."""
+    if isinstance(value, str):
+        return mask_text(value, forms) if forms else value
+    if isinstance(value, dict):
+        return {name: mask_texts(item, forms) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [mask_texts(item, forms) for item in value]
+    return value
 
 
 def _is_text(path: Path) -> bool:

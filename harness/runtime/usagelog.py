@@ -106,7 +106,8 @@ def _read(session: Path) -> _Total:
 
 def _lines(path: Path) -> Iterator[dict[str, Any]]:
     # An agent that goes on may put a pipe there at any moment; nobody waits for its writer.
-    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as stream:
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+    with os.fdopen(handle, "rb") as stream:
         while text := stream.readline(LONGEST_LINE):
             if not text.endswith(b"\n") or not text.lstrip().startswith(b"{"):
                 continue  # cut, or part of a line that is too long, or something else

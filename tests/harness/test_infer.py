@@ -16,10 +16,11 @@ import pytest
 from harness_lab import DELIVER, INFER, REPOSITORY, SCORE, VIDEO, Lab, box, end, eventually, snapshot
 
 from contract.errors import run_program
+from harness.runtime.batch import SAME_STOP_S
 from harness.runtime.infer import main
 
 STAGED = "*/*/*/.1.staging-*"
-HISTORY = ["running", "collecting"]
+HISTORY = ["queued", "running", "collecting"]
 
 
 def states(record: dict[str, Any]) -> list[str]:
@@ -348,6 +349,7 @@ def test_results_as_json(lab: Lab) -> None:
     assert result == {
         "case": "synthetic/B_01", "agent": "tester", "model": "m", "effort": "none", "trial": 1,
         "backend": "host", "state": "done", "delivered": True, "note": "",
+        "attempts": 1, "failure": None, "tokens": None, "cost_usd": None,
     }  # fmt: skip
 
 
@@ -443,21 +445,53 @@ def test_a_signal_ends_the_agent_and_is_recorded(lab: Lab, number: signal.Signal
     assert lab.leftovers() == []
 
 
-def test_ctrl_c_twice_still_stops_in_order(lab: Lab) -> None:
+def patient_agent(lab: Lab) -> Path:
+    """An agent that will not leave on SIGTERM, and a grace period longer than any test. Returns its sign."""
+    started = lab.root / "started"
+    script = DELIVER + f"trap '' TERM; touch {started}; while :; do sleep 0.05; done"
+    lab.runtime(lab.shell_agent(script), agent="timeout_sec = 600\ngrace_sec = 500")
+    lab.jobs()
+    return started
+
+
+def test_signals_that_come_together_are_one_stop(lab: Lab) -> None:
     started = lab.root / "started"
     script = f"trap 'sleep 0.5; exit 0' TERM; touch {started}; while :; do sleep 0.05; done"
-    lab.runtime(lab.shell_agent(script), agent="timeout_sec = 60\ngrace_sec = 5")
+    lab.runtime(lab.shell_agent(script), agent="timeout_sec = 60\ngrace_sec = 50")
     lab.jobs()
     process = lab.start()
     try:
         assert eventually(started.exists)
         process.send_signal(signal.SIGINT)
-        process.send_signal(signal.SIGINT)
+        process.send_signal(signal.SIGTERM)
         output, _ = process.communicate(timeout=60)
     finally:
         end(process)
     assert process.returncode == 130, output
     assert lab.record()["state"] == "interrupted"
+
+
+def test_a_second_ctrl_c_ends_everything_at_once(lab: Lab) -> None:
+    started = patient_agent(lab)
+    process = lab.start()
+    try:
+        assert eventually(started.exists)
+        process.send_signal(signal.SIGINT)
+        time.sleep(SAME_STOP_S + 0.2)
+        assert process.poll() is None, "the agent was to be patient"
+        process.send_signal(signal.SIGINT)
+        output, _ = process.communicate(timeout=60)
+    finally:
+        end(process)
+    assert process.returncode == 130, output
+    assert "ended at once" in output
+    assert eventually(lambda: not lab.processes())
+    lab.runtime(lab.shell_agent(DELIVER))
+    assert lab.infer().returncode == 0
+    record = lab.record()
+    assert (record["state"], record["attempt"]) == ("done", 2)
+    assert record["attempts"][0]["failure"] == "launcher_killed"
+    assert lab.leftovers() == []
 
 
 def test_an_interrupted_redo_leaves_the_finished_run_alone(lab: Lab) -> None:

@@ -186,11 +186,14 @@ def ring_on_child_exit() -> int:
 
 
 def _ask_to_leave(command: Command, grace: float) -> None:
-    """SIGTERM to all, then wait until all have left or the grace period is over."""
+    """SIGTERM to all, then wait until all have left, the grace period is over or the launcher is dead."""
     signal_all(signal.SIGTERM)
     until = time.monotonic() + grace
     while time.monotonic() < until and descendants():
-        time.sleep(PAUSE)
+        if select.select([0], [], [], PAUSE)[0]:
+            if not os.read(0, 1):
+                return
+            time.sleep(PAUSE)
         command.reap()
 
 
