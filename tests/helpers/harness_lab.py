@@ -42,7 +42,10 @@ class Lab:
             (self.cases / case / "reference.mp4").write_bytes(VIDEO)
 
     def runtime(
-        self, agents: str = "", top: str = "", agent: str = "timeout_sec = 60\ngrace_sec = 0.5\nretry_wait_sec = 0.05"
+        self,
+        agents: str = "",
+        top: str = "",
+        agent: str = "timeout_sec = 60\ngrace_sec = 0.5\nretry_wait_sec = 0.05",
     ) -> None:
         """Write the runtime file: tables of agents, keys at the top, keys under [agent]."""
         roots = "".join(
