@@ -71,3 +71,27 @@ ensure_models() {
         echo "$wanted" >"$stamp"
     fi
 }
+
+ensure_stirrup() {
+    local stirrup wanted candidate base="" requirements="$ROOT/harness/agent/requirements-clis.txt"
+    stirrup="$(dirname "$VENV")/.venv-stirrup"
+    wanted="$(cksum <"$requirements")"
+    [ "$(cat "$stirrup/.stamp" 2>/dev/null)" != "$wanted" ] || return 0
+    for candidate in "${FOURDCB_PYTHON312:-}" "$PYTHON" python3.12 python3.13 "${PYENV_ROOT:-$HOME/.pyenv}"/versions/3.1[23]*/bin/python; do
+        [ -n "$candidate" ] || continue
+        if "$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 12))' 2>/dev/null; then
+            base="$candidate"
+            break
+        fi
+    done
+    if [ -z "$base" ]; then
+        echo "no Python 3.12 was found: the tests of harness/stirrup will be skipped (FOURDCB_PYTHON312 names one)"
+        return 0
+    fi
+    echo "making an environment with stirrup in $stirrup (once; needs the network)"
+    "$base" -m venv --clear "$stirrup" &&
+        "$stirrup/bin/python" -m pip install --quiet --disable-pip-version-check \
+            $(sed -n 's/^\(stirrup\|lxml_html_clean\)\(==[^;]*\).*/\1\2/p' "$requirements") ||
+        fail "the installation failed. Next: check the network and run this again"
+    echo "$wanted" >"$stirrup/.stamp"
+}

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Every check of the project: format, lint, types, tests. Installs and starts what it needs (as root: a Docker engine).
+# Every check of the project: format, lint, types, tests. Installs and starts what it needs (as root: a Docker engine,
+# Apptainer).
 #
 #   scripts/test.sh                 everything
 #   scripts/test.sh -k raster       arguments go to pytest
@@ -11,6 +12,7 @@ source scripts/environment.sh
 
 ensure_environment test
 ensure_models
+ensure_stirrup
 
 echo "== ruff"
 "$PYTHON" -m ruff check .
@@ -35,6 +37,7 @@ if [ -z "${DOCKER_HOST:-}" ] && settings="$(scripts/engines.sh start)"; then
     eval "$settings"
     started=1
 fi
+scripts/engines.sh apptainer || echo "no Apptainer: its tests will be skipped (in CI they fail)"
 stop_engines() { [ "$started" = 0 ] || scripts/engines.sh stop || true; }
 trap stop_engines EXIT
 
