@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from contract import checkpoints
 from contract.errors import UserError
-from scorer.estimators.base import package_fault
+from scorer.estimators.base import halved_on_oom, package_fault
 from scorer.estimators.weights import checkpoint_file, readable
 
 if TYPE_CHECKING:
@@ -40,12 +40,23 @@ class PointMapper:
 
         image : uint8 (H, W, 3) RGB, at full resolution; the package reduces it itself. Camera axes: x right,
         y down, z forward, at the model's own scale. NaN where the mask is false. The intrinsics are those of
-        the unit image. Raises ``ValueError`` for another shape or type, or results of other shapes.
+        the unit image. Raises ``ValueError`` for another shape or type, or results of other shapes, and
+        ``MemoryError`` when the image does not fit.
         """
-        import torch
-
         if image.dtype != np.uint8 or image.ndim != 3 or image.shape[2] != 3 or 0 in image.shape:
             raise ValueError(f"an image is uint8 (H, W, 3), not {image.dtype} {image.shape}")
+        # There is no half an image, but what runs out of memory is said in one way.
+        points, mask, intrinsics = halved_on_oom(self._inferred, [image])
+        shapes = points.shape, mask.shape, intrinsics.shape
+        if shapes != (image.shape, image.shape[:2], (3, 3)):
+            raise ValueError(f"the package's points, mask and intrinsics have the shapes {shapes}")
+        points[~mask] = np.nan
+        return points, mask, intrinsics
+
+    def _inferred(self, batch: list[Image]) -> tuple[Floats, Mask, Floats]:
+        import torch
+
+        (image,) = batch
         with torch.inference_mode():
             pixels = torch.from_numpy(np.ascontiguousarray(image)).to(self._device)
             found = self._model.infer(
@@ -53,13 +64,8 @@ class PointMapper:
                 resolution_level=RESOLUTION_LEVEL,
                 refine_steps=REFINE_STEPS,
             )
-            points, intrinsics = (_array(found[name]) for name in ("points", "intrinsics"))
-            mask = found["mask"].bool().cpu().numpy()
-        shapes = points.shape, mask.shape, intrinsics.shape
-        if shapes != (image.shape, image.shape[:2], (3, 3)):
-            raise ValueError(f"the package's points, mask and intrinsics have the shapes {shapes}")
-        points[~mask] = np.nan
-        return points, mask, intrinsics
+            mask: Mask = found["mask"].bool().cpu().numpy()
+            return _array(found["points"]), mask, _array(found["intrinsics"])
 
 
 def _array(tensor: torch.Tensor) -> Floats:

@@ -51,10 +51,12 @@ class DepthModel:
 
         The map has the size of the network's input. Maps of a window of 32 frames come once it has been read;
         frames of the next are read after that. Windows are not aligned with each other.
-        Raises ``ValueError`` for a frame that is not of the first one's shape.
+        Raises ``ValueError`` for a frame that is not of the first one's shape, ``MemoryError`` when a window
+        does not fit.
         """
-        for seen, new in windows(self._seen(frames)):
-            yield from self._decoded(seen, new)
+        for window in windows(self._seen(frames)):
+            # There is no half a window, but what runs out of memory is said in one way.
+            yield from halved_on_oom(self._decoded, [window])
 
     def _seen(self, frames: Iterable[Image]) -> Iterator[Taps]:
         """What the encoder sees in each frame. A frame in two windows is encoded once."""
@@ -76,9 +78,10 @@ class DepthModel:
         with torch.inference_mode():
             return self._network.encode(torch.from_numpy(np.stack(images)).to(self._device))
 
-    def _decoded(self, seen: list[Taps], new: slice) -> Floats:
+    def _decoded(self, batch: list[tuple[list[Taps], slice]]) -> Floats:
         import torch
 
+        ((seen, new),) = batch
         with torch.inference_mode():
             maps: Floats = self._network.decode(seen, new).cpu().numpy()
             return maps

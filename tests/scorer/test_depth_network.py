@@ -9,6 +9,7 @@ torch = pytest.importorskip("torch")
 
 import torchvision_cpu
 from naive_depth import cubic_matrix, linear_matrix, naive_clip, naive_positions, naive_taps, sub, temporal
+from one_thread import one_thread  # noqa: F401
 from tiny_depth import TINY, depth_network
 
 from scorer.estimators.video_depth_anything_network import VideoDepthNetwork
