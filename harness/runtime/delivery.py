@@ -285,21 +285,3 @@ def _leave(shown: str, mode: int, delivery: Delivery) -> None:
 def printable(name: str) -> str:
     """A file name as text that JSON can hold; bytes that are no UTF-8 are shown escaped."""
     return os.fsencode(name).decode("utf-8", "backslashreplace")
-
-
-def drop_special_files(directory: Path) -> list[str]:
-    """Remove links, special files and files with a name outside from a tree that stays in place (a session).
-
-    Returns what was removed.
-    """
-    dropped = []
-    inside = Names(directory)
-    for place, directories, files in os.walk(directory, followlinks=False):
-        for name in [*directories, *files]:
-            path = Path(place, name)
-            status = path.lstat()
-            regular = stat.S_ISREG(status.st_mode) and inside.all_inside(status)
-            if not stat.S_ISDIR(status.st_mode) and not regular:
-                path.unlink(missing_ok=True)
-                dropped.append(printable(str(path.relative_to(directory))))
-    return dropped[:MAX_NOTES]

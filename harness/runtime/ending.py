@@ -12,9 +12,10 @@ from harness.runtime import attempts, failures
 from harness.runtime.agentjob import Setting
 from harness.runtime.backends.base import Outcome
 from harness.runtime.credentials import read_copy, write_back
-from harness.runtime.delivery import collect, drop_special_files, is_delivered
+from harness.runtime.delivery import Bounds, collect, is_delivered
 from harness.runtime.runrecord import RunRecord
 from harness.runtime.scrub import mask_texts, patterns, scrub_tree
+from harness.runtime.sessions import tidy_session
 
 TIMEOUT_EXIT = 124
 _FULL_BYTES = 64 << 20
@@ -75,7 +76,7 @@ def _settle_files(setting: Setting, staging: Path, record: RunRecord) -> list[by
     delivery = collect(staging / "workspace", run / WORKSPACE, setting.bounds)
     record.fields |= delivery.record() | {"delivered": is_delivered(run / WORKSPACE)}
     warnings = [f"the delivery was cut: {delivery.cut}"] if delivery.cut else []
-    warnings += clean(run, values, record)
+    warnings += clean(run, values, record, setting.bounds)
     record.fields["warnings"] = [*record.fields.get("warnings", []), *warnings]
     return patterns(values)
 
@@ -91,13 +92,14 @@ def take_login(setting: Setting, staging: Path) -> tuple[list[str], str]:
     return values, write_back(setting.credential.source, copy)
 
 
-def clean(run: Path, values: list[str], record: RunRecord) -> list[str]:
+def clean(run: Path, values: list[str], record: RunRecord, bounds: Bounds) -> list[str]:
     """Remove links and special files from the session, mask secrets in every text file. Returns warnings."""
     warnings = []
     try:
-        dropped = drop_special_files(run / SESSION)
+        dropped, cut = tidy_session(run / SESSION, bounds)
         if dropped:
             record.fields["session_dropped"] = dropped
+        warnings += [cut] if cut else []
         scrubbed = scrub_tree(run, values)
         if scrubbed:
             record.fields["scrubbed"] = scrubbed
@@ -114,7 +116,7 @@ def end_killed(setting: Setting, staging: Path, record: RunRecord) -> None:
     if said:
         record.fields["login"] = said
     (run / SESSION).mkdir(exist_ok=True)
-    clean(run, values, record)
+    clean(run, values, record, setting.bounds)
     record.fields |= {"failure": "launcher_killed"}
     record.fields["failure_note"] = failures.message("launcher_killed", record.fields)
     attempts.add_account(record, setting.reader, run)

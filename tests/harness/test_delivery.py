@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from contract.record import dumps
 from harness.runtime import delivery as delivery_module
 from harness.runtime import hardlinks
-from harness.runtime.delivery import Bounds, Delivery, collect, drop_special_files, is_delivered
+from harness.runtime.delivery import Bounds, Delivery, collect, is_delivered
+from harness.runtime.sessions import tidy_session
 
 
 @pytest.fixture
@@ -217,7 +218,7 @@ def test_a_session_loses_files_with_a_name_outside(tmp_path: Path) -> None:
     os.link(tmp_path / "key", session / "key")
     (session / "a").write_text("a", encoding="utf-8")
     os.link(session / "a", session / "b")
-    assert drop_special_files(session) == ["key"]
+    assert tidy_session(session, Bounds()) == (["key"], "")
     assert sorted(path.name for path in session.iterdir()) == ["a", "b"]
     assert (tmp_path / "key").read_text(encoding="utf-8") == "SECRET"
 
@@ -275,7 +276,7 @@ def test_a_session_keeps_regular_files_only(tmp_path: Path) -> None:
     (tmp_path / "a" / "dir-link").symlink_to("b")
     (tmp_path / "a" / "b" / "link").symlink_to("/etc/passwd")
     os.mkfifo(tmp_path / "a" / "pipe")
-    assert sorted(drop_special_files(tmp_path)) == ["a/b/link", "a/dir-link", "a/pipe"]
+    assert sorted(tidy_session(tmp_path, Bounds())[0]) == ["a/b/link", "a/dir-link", "a/pipe"]
     assert files(tmp_path) == {"a/keep.jsonl": b"{}"}
 
 
