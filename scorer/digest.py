@@ -15,6 +15,7 @@ from contract.states import case_state
 from scorer.manifest import Entry
 
 _CHUNK = 1 << 20
+_FORBIDDEN = b"forbidden\0"
 
 _SEMANTIC = {f"semantic_{name}": names.SEMANTIC.format(name=name) for name in ("dinov3", "tips")}
 _GEOPHYS = names.GEOPHYS.format(name="dinov3")
@@ -75,12 +76,15 @@ def digest(path: Path) -> str | None:
     """SHA-256 over a file's bytes, or over names, kinds and bytes of everything in a tree; None when absent.
 
     A link at ``path`` itself is followed; links inside a tree count with their target's name, and with the
-    bytes of a regular file that they lead to. Devices, pipes and sockets are never opened.
+    bytes of a regular file that they lead to. Devices, pipes and sockets are never opened. What may not be
+    read counts as that: whoever needs it says so.
     """
     try:
         found = path.stat()
     except (FileNotFoundError, NotADirectoryError):
         return None
+    except PermissionError:
+        return hashlib.sha256(_FORBIDDEN).hexdigest()
     total = hashlib.sha256()
     total.update(b"link " if path.is_symlink() else b"")
     if not stat.S_ISDIR(found.st_mode):
@@ -88,7 +92,12 @@ def digest(path: Path) -> str | None:
         return total.hexdigest()
     pending = [path]
     while pending:
-        for child in sorted(pending.pop().iterdir(), key=lambda item: os.fsencode(item.name)):
+        try:
+            children = sorted(pending.pop().iterdir(), key=lambda item: os.fsencode(item.name))
+        except PermissionError:
+            total.update(_FORBIDDEN)
+            continue
+        for child in children:
             info = child.lstat()
             total.update(os.fsencode(child.relative_to(path)) + b"\0")
             if stat.S_ISDIR(info.st_mode):
@@ -108,7 +117,10 @@ def _node(path: Path, info: os.stat_result) -> bytes:
             return b"broken link " + target + b"\0"
     if not stat.S_ISREG(info.st_mode):
         return b"special %o\0" % stat.S_IFMT(info.st_mode)
-    return b"file " + _content(path)
+    try:
+        return b"file " + _content(path)
+    except PermissionError:
+        return _FORBIDDEN
 
 
 def _content(path: Path) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -70,7 +71,7 @@ class Entry:
     @property
     def annotation(self) -> Path | None:
         path = self.case_data / names.ANNOTATION / names.DYNAMIC_MASK
-        return path if path.is_file() else None
+        return path if os.path.lexists(path) else None  # what is no file must not pass for none
 
 
 def read_manifest(path: Path, roots: Roots) -> list[Entry]:

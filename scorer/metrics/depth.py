@@ -15,10 +15,9 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from contract.constants import sampled_frames
 from contract.names import DEPTH
 from contract.states import REFERENCE_EMPTY
-from scorer.estimates import DepthEstimate, depth_estimate
+from scorer.estimates import DepthEstimate, depth_estimate, present
 from scorer.geometry.raster import rasterize
 from scorer.metrics.base import Measurement
 from scorer.scene import Scene
@@ -40,18 +39,13 @@ def measure(scene: Scene) -> Measurement:
 
     Without ``depth.h5`` the measurement is empty, as it is for flow and tracks: that nobody has prepared the
     case is no fault of the submission. (The reference implementation calls it an error, which counts as the
-    worst value.) Raises ``EstimateError`` when the file is damaged and ``ValueError`` when it was made from a
-    video of another shape.
+    worst value.) Raises ``EstimateError`` when the file is damaged or was made from another video.
     """
-    if not (scene.estimates_path / DEPTH).exists():
+    if not present(scene.estimates_path, DEPTH):
         return Measurement({}, vouched=frozenset(), causes={"depth_error": REFERENCE_EMPTY})
     with depth_estimate(scene.estimates_path) as estimate:
         shape = scene.submission.shape
-        if shape != estimate.shape:
-            raise ValueError(
-                f"cached depth of {estimate.shape[0]} frames at {estimate.shape[1:]} does not match {shape}"
-            )
-        frames = sampled_frames(shape[0], estimate.stride)[: estimate.stored[0]]
+        frames = estimate.frames(shape)
         statistics = gather(estimate, scene.submission, frames)
     detail: dict[str, Any] = {
         "depth_error": depth_error(statistics.error),

@@ -41,7 +41,7 @@ def measure(scene: Scene) -> Measurement:
     """Compare the submission's moving pixels with the reference world's, else with the annotation's.
 
     A case with neither gives an empty measurement. Raises ``ValueError`` when (F, H, W) differ, and
-    ``AnnotationFault`` when the annotation is damaged.
+    ``AnnotationFault`` when the annotation is damaged or another video's.
     """
     try:
         return _measure(scene)
@@ -58,7 +58,11 @@ def _measure(scene: Scene) -> Measurement:
             target = Target(reference.dynamic_ids, moving_masks(reference))
         elif scene.annotation_path is not None:
             archive = opened.enter_context(Archive.open(scene.annotation_path))
-            _same_shape("annotation", _annotation_shape(archive), submission.shape)
+            # The video gate holds the submission to the video: it is the annotation that does not fit.
+            try:
+                _same_shape("annotation", _annotation_shape(archive), submission.shape)
+            except ValueError as error:
+                raise AnnotationFault(f"{scene.annotation_path}: {error}") from error
             target = Target((ANNOTATED_ID,), annotation_masks(archive), annotated=True)
         else:
             return Measurement(detail={}, vouched=frozenset())

@@ -20,7 +20,7 @@ from contract.constants import SEED, sampled_frames
 from contract.names import FLOW
 from contract.states import REFERENCE_EMPTY
 from scorer.analytic.flow import frame_flow
-from scorer.estimates import FlowEstimate, flow_estimate
+from scorer.estimates import FlowEstimate, flow_estimate, present
 from scorer.geometry.distances import semd
 from scorer.metrics.base import Measurement
 from scorer.scene import Scene
@@ -47,10 +47,10 @@ _LARGEST = float(np.finfo(np.float16).max)
 def measure(scene: Scene) -> Measurement:
     """Compare the submission's analytic flow with the estimated one.
 
-    Without ``flow.h5`` nothing is vouched for. Raises ``EstimateError`` when it is damaged, and
-    ``ValueError`` when it was made from a video of another size or there are no two frames to compare.
+    Without ``flow.h5`` nothing is vouched for. Raises ``EstimateError`` when it is damaged or was made from
+    another video, and ``ValueError`` when the video has no two frames to compare.
     """
-    if not (scene.estimates_path / FLOW).exists():
+    if not present(scene.estimates_path, FLOW):
         return Measurement({}, vouched=frozenset(), causes=_CAUSES)
     with flow_estimate(scene.estimates_path) as estimate:
         statistics = gather(estimate, scene.submission)
@@ -99,17 +99,8 @@ class Statistics:
 def gather(estimate: FlowEstimate, world: World) -> Statistics:
     """Work out and compare each step; the fields of all steps go to the frame stores."""
     frames, height, width = world.shape
-    if estimate.flow_shape[1:] != (height, width, 2) or estimate.valid_shape != estimate.flow_shape[:-1]:
-        raise ValueError(
-            f"Flow arrays must match the submission resolution {(height, width)}: "
-            f"flow={estimate.flow_shape}, valid={estimate.valid_shape}"
-        )
+    steps = estimate.steps(world.shape)
     samples = sampled_frames(frames, estimate.stride)
-    steps = min(estimate.flow_shape[0], len(samples) - 1)
-    if steps < 1:
-        raise ValueError(
-            f"flow needs two sampled frames: {estimate.flow_shape[0]} steps are stored for {len(samples)}"
-        )
     size = (steps, height, width)
     statistics = Statistics(
         frame_store((*size, 2), np.float16), frame_store(size, np.bool_), frame_store(size, np.bool_)

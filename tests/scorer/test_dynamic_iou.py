@@ -238,7 +238,8 @@ def test_shapes_must_agree(tmp_path):
     path = save_annotation(tmp_path / "dynamic_mask.npz", np.zeros((4, 48, 65), np.uint8))
     with pytest.raises(ValueError) as caught:
         measure(fake_scene(s_world(), annotation=path))
-    assert str(caught.value) == "annotation is (4, 48, 65) and the submission is (4, 48, 64)"
+    assert str(caught.value) == f"{path}: annotation is (4, 48, 65) and the submission is (4, 48, 64)"
+    assert isinstance(caught.value, AnnotationFault)
 
 
 def test_annotations_that_are_none_are_refused(tmp_path):

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import errno
+import os
+
 import h5py
 import numpy as np
 import pytest
 from estimates import exact_tracks, moving_world, write_dense, write_depth, write_flow, write_tracks
 from real_scenes import memory_scene
 
-from scorer import estimates
+from scorer import estimates_dense
 from scorer.child import is_infrastructure
 from scorer.estimates import EstimateError, depth_estimate, flow_estimate, track_estimate
 from scorer.metrics import depth, flow, track2d
@@ -83,10 +86,82 @@ def test_a_group_or_an_empty_dataset_is_no_array(tmp_path):
     refused(tmp_path, flow_estimate, "'flow' is missing")
 
 
-def test_a_stride_below_one_acts_as_one(tmp_path):
+def test_a_stride_of_nothing_acts_as_one(tmp_path):
     flow_file(tmp_path, stride=np.int64(0))
     with flow_estimate(tmp_path) as found:
         assert found.stride == 1
+
+
+@pytest.mark.parametrize("stride", [-1, 1.5])
+def test_a_stride_that_is_none_is_refused(tmp_path, stride):
+    flow_file(tmp_path, stride=np.float64(stride))
+    refused(tmp_path, flow_estimate, str(tmp_path / "flow.h5"), "'stride'", "whole number")
+    write_depth(tmp_path, np.ones((2, 4, 4)), (2, 48, 64), stride)
+    if stride < 0:  # what is written as an integer keeps no fraction
+        refused(tmp_path, depth_estimate, str(tmp_path / "depth.h5"), "'stride'", "whole number")
+        write_tracks(tmp_path, **exact_tracks(moving_world(4), count=50), stride=stride)
+        with pytest.raises(EstimateError, match=r"tracks\.npz: 'stride' is -1"):
+            track_estimate(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("shape", "chunks"),
+    [
+        ((2, 1 << 20, 1 << 20), None),  # contiguous, never written: takes no room
+        ((2, 1 << 20, 1 << 20), (1, 64, 64)),
+        ((1 << 20, 64, 64), (1 << 19, 64, 64)),
+    ],
+)
+def test_a_declaration_that_would_fill_the_memory_is_refused(tmp_path, shape, chunks):
+    with h5py.File(tmp_path / "depth.h5", "w") as file:
+        file.create_dataset("disparity", shape, "f2", chunks=chunks)
+        file["shape"], file["stride"], file["fps"] = np.array([2, 48, 64]), 1, 24.0
+    assert (tmp_path / "depth.h5").stat().st_size < 100_000
+    refused(tmp_path, depth_estimate, str(tmp_path / "depth.h5"), "'disparity'", "expected at most 1024 MiB")
+
+
+def test_types_that_numpy_does_not_know(tmp_path):
+    flow_file(tmp_path, flow=None)
+    with h5py.File(tmp_path / "flow.h5", "a") as file:
+        space = h5py.h5s.create_simple((2, 4, 6, 2))
+        h5py.h5d.create(file.id, b"flow", h5py.h5t.UNIX_D32LE, space)
+    refused(tmp_path, flow_estimate, str(tmp_path / "flow.h5"), "'flow'")
+
+
+NO_FILES = {
+    "directory": lambda path: path.mkdir(),
+    "named pipe": os.mkfifo,
+    "leads nowhere": lambda path: path.symlink_to("nowhere"),
+}
+
+
+@pytest.mark.parametrize("kind", NO_FILES)
+@pytest.mark.parametrize(
+    ("metric", "name"), [(flow, "flow.h5"), (track2d, "tracks.npz"), (depth, "depth.h5")]
+)
+def test_what_is_no_file_is_the_operators_fault(tmp_path, kind, metric, name):
+    NO_FILES[kind](tmp_path / name)
+    with pytest.raises(EstimateError) as caught:
+        metric.measure(memory_scene(moving_world(2), tmp_path))
+    assert str(tmp_path / name) in str(caught.value)
+    assert kind in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("opened", "name"),
+    [(flow_estimate, "flow.h5"), (depth_estimate, "depth.h5"), (track_estimate, "tracks.npz")],
+)
+def test_a_file_that_may_not_be_read_is_the_operators_fault(tmp_path, monkeypatch, opened, name):
+    (tmp_path / name).write_bytes(b"anything")
+
+    def forbidden(*_, **__):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(tmp_path / name))
+
+    for function in ("h5py.File", "scorer.estimates.Archive.open"):
+        monkeypatch.setattr(function, forbidden)
+    with pytest.raises(EstimateError, match="Permission denied") as caught:
+        opened(tmp_path).__enter__()
+    assert str(caught.value).count(str(tmp_path / name)) == 1
 
 
 def test_a_file_that_is_not_hdf5_or_is_cut_short(tmp_path):
@@ -121,8 +196,8 @@ def test_damage_inside_a_frame_names_the_frame(tmp_path):
 def test_a_filter_that_is_not_there_is_named_before_anything_is_read(tmp_path, monkeypatch, number, words):
     if number != 32015:
         # A file with this filter cannot be written here; LZF, which the file does use, plays its part.
-        known = estimates._FILTERS.get(number)
-        monkeypatch.setattr(estimates, "_FILTERS", {32000: known} if known else {})
+        known = estimates_dense._FILTERS.get(number)
+        monkeypatch.setattr(estimates_dense, "_FILTERS", {32000: known} if known else {})
         monkeypatch.setattr("h5py.h5z.filter_avail", lambda code: code != 32000)
         flow_file(tmp_path)
         words = tuple(word.replace(str(number), "32000") for word in words)
@@ -155,7 +230,8 @@ def test_depth_without_pixels_is_refused(tmp_path):
         ({"visible": np.ones((5, 3), bool)}, ("'visible'", "(5, 3)")),
         ({"tracks": np.zeros((5, 3), np.float32)}, ("'tracks'", "(n, n, 2)")),
         ({"on_mask": np.zeros(7, bool)}, ("'on_mask'",)),
-        ({"queries": np.zeros((5, 2), np.float32)}, ("'queries'", "(n, 3)")),
+        ({"queries": np.zeros((5, 2), np.float32)}, ("'queries'", ", 3)")),
+        ({"queries": np.zeros((5, 3), np.float32)}, ("'queries'", ", 3)")),
         ({"stride": np.arange(3)}, ("'stride'",)),
     ],
 )

@@ -214,19 +214,56 @@ def test_no_file_is_uncomputable(tmp_path):
 
 @pytest.mark.parametrize(("flow", "valid"), [((3, 48, 63, 2), (3, 48, 63)), ((3, 48, 64, 2), (2, 48, 64)),
                                              ((3, 48, 64, 3), (3, 48, 64))])  # fmt: skip
-def test_another_shape_is_an_error(tmp_path, flow, valid):
-    write_flow(tmp_path, np.zeros(flow), np.ones(valid))
-    with pytest.raises(ValueError) as caught:
+def test_another_shape_is_the_operators_fault(tmp_path, flow, valid):
+    path = write_flow(tmp_path, np.zeros(flow), np.ones(valid))
+    with pytest.raises(EstimateError) as caught:
         measure(memory_scene(moving_world(4), tmp_path))
     expected = f"Flow arrays must match the submission resolution (48, 64): flow={flow}, valid={valid}"
-    assert str(caught.value) == expected
+    assert str(caught.value) == f"{path}: {expected}"
+
+
+@pytest.mark.parametrize(("frames", "stored", "stride"), [(4, 3, 9), (4, 0, 1), (4, 3, 4), (7, 6, 2)])
+def test_a_timeline_that_is_not_the_video_s_is_the_operators_fault(tmp_path, frames, stored, stride):
+    path = write_flow(tmp_path, np.zeros((stored, 48, 64, 2)), np.ones((stored, 48, 64)), stride)
+    with pytest.raises(EstimateError, match=f"stride {stride} of {frames} frames") as caught:
+        measure(memory_scene(moving_world(frames), tmp_path))
+    assert str(path) in str(caught.value)
+
+
+def test_a_video_of_a_single_frame_is_an_error(tmp_path):
+    write_flow(tmp_path, np.zeros((1, 48, 64, 2)), np.ones((1, 48, 64)))
+    with pytest.raises(ValueError, match="two sampled frames") as caught:
+        measure(memory_scene(moving_world(1), tmp_path))
     assert not isinstance(caught.value, EstimateError)
 
 
-def test_a_single_sampled_frame_is_an_error(tmp_path):
-    write_flow(tmp_path, np.zeros((3, 48, 64, 2)), np.ones((3, 48, 64)), stride=9)
-    with pytest.raises(ValueError, match="two sampled frames"):
-        measure(memory_scene(moving_world(4), tmp_path))
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_only_valid_flow_must_be_finite(tmp_path, value):
+    world = moving_world(3)
+    flow, valid = exact_flow(world)
+    whole = measure_with(tmp_path, world, flow, valid)
+    row, column = (int(axis[0]) for axis in np.nonzero(np.linalg.norm(flow[1], axis=-1) > 1))
+    valid[1, row : row + 4, column] = False
+    without = measure_with(tmp_path, world, flow, valid)
+    flow[1, row : row + 4, column, 1] = value
+    assert measure_with(tmp_path, world, flow, valid) == without
+    assert without != whole
+    valid[1, row + 1, column] = True
+    with pytest.raises(
+        EstimateError, match=rf"flow\.h5: dataset 'flow'\[1\] must be finite.*\({row + 1}, {column}\)"
+    ):
+        measure_with(tmp_path, world, flow, valid)
+
+
+def measure_with(tmp_path, world, flow, valid):
+    write_flow(tmp_path, flow, valid)
+    return measure(memory_scene(world, tmp_path)).detail
+
+
+def test_one_step_too_many_is_a_frame_counted_otherwise(tmp_path):
+    world = moving_world(4)
+    flow, valid = (np.concatenate([part, part[:1]]) for part in exact_flow(world))
+    assert measure_with(tmp_path, world, flow, valid)["flow_frames"] == 3
 
 
 def test_fewer_stored_steps_than_frames_cut_the_timeline(tmp_path):
