@@ -1,4 +1,4 @@
-"""One scorer at a time per results directory."""
+"""One writer at a time per directory of results or estimates."""
 
 from __future__ import annotations
 
@@ -16,8 +16,10 @@ _PAUSE = 0.25
 
 
 @contextmanager
-def locked(directory: Path, stop: threading.Event, notice: Callable[[str], None]) -> Iterator[bool]:
-    """Hold the directory's lock; waits for another scorer. Yields False when ``stop`` was set meanwhile.
+def locked(
+    directory: Path, stop: threading.Event, notice: Callable[[str], None], who: str = "scorer"
+) -> Iterator[bool]:
+    """Hold the directory's lock; waits for another ``who``. Yields False when ``stop`` was set meanwhile.
 
     The lock ends with the process, however that ends. ``notice`` is told when it waits, and when the file
     system knows no locks (the scoring then goes on without one).
@@ -25,9 +27,9 @@ def locked(directory: Path, stop: threading.Event, notice: Callable[[str], None]
     handle = os.open(directory / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
     try:
         told = False
-        while not _try(handle, notice):
+        while not _try(handle, notice, who):
             if not told:
-                notice("waiting for another scorer that works on it")
+                notice(f"waiting for another {who} that works on it")
                 told = True
             if stop.wait(_PAUSE):
                 yield False
@@ -37,7 +39,7 @@ def locked(directory: Path, stop: threading.Event, notice: Callable[[str], None]
         os.close(handle)
 
 
-def _try(handle: int, notice: Callable[[str], None]) -> bool:
+def _try(handle: int, notice: Callable[[str], None], who: str) -> bool:
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -45,5 +47,5 @@ def _try(handle: int, notice: Callable[[str], None]) -> bool:
     except OSError as error:
         if error.errno not in _UNSUPPORTED:
             raise
-        notice("the file system knows no locks: do not start a second scorer on it")
+        notice(f"the file system knows no locks: do not start a second {who} on it")
     return True

@@ -1,0 +1,1 @@
+"""What learned models see in the reference videos, computed once a case: ``python -m scorer.prepare``."""
