@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from contract.record import replacing
-from harness.runtime.logins import LARGEST, jwt_claims, last_use, open_private, parse
+from harness.runtime.logins import LARGEST, jwt_claims, last_use, parse
+from harness.runtime.plainfile import open_plain
 
 _CHANGEABLE = re.compile(r".*token.*|.*expir.*|exp|last_refresh|.*refresh.*at", re.IGNORECASE)
 """Names of members that a refresh may change."""
@@ -37,7 +38,7 @@ def copy_login(content: bytes, copy: Path) -> None:
 def read_copy(copy: Path) -> bytes | None:
     """What an agent has left of its copy; None when there is no such plain, small file."""
     try:
-        with os.fdopen(open_private(copy), "rb") as stream:
+        with open_plain(copy) as stream:
             content = stream.read(LARGEST + 1)
     except OSError:
         return None

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import re
-import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from harness.runtime.plainfile import open_plain
 from harness.runtime.runrecord import DONE, ENVIRONMENT_ERROR, FAILED, INTERRUPTED
 
 
@@ -79,7 +79,7 @@ PROVIDER: tuple[tuple[str, re.Pattern[str]], ...] = (
             r"\bauthentication_error\b|\binvalid_api_key\b|\binvalid_grant\b|\btoken_expired\b"
             r"|invalid (?:x-)?api[- ]key|incorrect api key|please run /login|not logged in"
             r"|oauth (?:access |refresh )?token (?:has )?(?:been )?(?:expired|revoked)"
-            r"|refresh token (?:has )?(?:already )?(?:been )?(?:expired|revoked|used)"
+            r"|refresh token (?:has |was )?(?:already )?(?:been )?(?:expired|revoked|used)"
             r"|(?:\bHTTP|status|error|code)\W{1,4}401\b|\b401\W{1,3}unauthorized",
             _FLAGS,
         ),
@@ -146,14 +146,11 @@ def provider_error(log: Path) -> tuple[str, str]:
 def tail(log: Path) -> str:
     """The last lines of a log that an agent may have written to; empty when there is none."""
     try:
-        handle = os.open(log, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+        stream = open_plain(log)
     except OSError:
         return ""
-    with os.fdopen(handle, "rb") as stream:
-        status = os.fstat(stream.fileno())
-        if not stat.S_ISREG(status.st_mode):
-            return ""
-        stream.seek(max(0, status.st_size - _TAIL_BYTES))
+    with stream:
+        stream.seek(max(0, os.fstat(stream.fileno()).st_size - _TAIL_BYTES))
         lines = [line for line in stream.read(_TAIL_BYTES).split(b"\n") if line.strip()]
     return b"\n".join(lines[-_TAIL_LINES:]).decode("utf-8", "replace")
 

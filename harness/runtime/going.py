@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import stat
 import threading
 import time
 from dataclasses import dataclass, field
@@ -14,6 +13,7 @@ from contract.names import AGENT_LOG, LOGS, SESSION
 from contract.runs import RunKey
 from harness.runtime import accounting
 from harness.runtime.attempts import Spent
+from harness.runtime.plainfile import open_plain
 from harness.runtime.scrub import mask_text
 
 _TAIL = 4096
@@ -86,14 +86,11 @@ def last_line(log: Path) -> str:
     two could not be masked.
     """
     try:
-        handle = os.open(log, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+        stream = open_plain(log)
     except OSError:
         return ""
-    with os.fdopen(handle, "rb") as stream:
-        status = os.fstat(stream.fileno())
-        if not stat.S_ISREG(status.st_mode):
-            return ""
-        start = max(0, status.st_size - _TAIL)
+    with stream:
+        start = max(0, os.fstat(stream.fileno()).st_size - _TAIL)
         stream.seek(start)
         lines = stream.read(_TAIL).split(b"\n")[1 if start else 0 : -1]
     return next((line.decode("utf-8", "replace") for line in reversed(lines) if line.strip()), "")

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import base64
 import json
-import os
 import re
 import stat
 import time
@@ -215,15 +214,3 @@ def secret_texts(content: bytes) -> list[str]:
         for text in (value if isinstance(value, list) else [value])
         if isinstance(text, str) and len(text) >= 16
     ]
-
-
-def open_private(path: Path) -> int:
-    """A descriptor of a file that an agent may have replaced by anything; regular files only.
-
-    Raises ``OSError``.
-    """
-    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    if not stat.S_ISREG(os.fstat(handle).st_mode):
-        os.close(handle)
-        raise OSError(0, "it is no plain file any more")
-    return handle

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import stat
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -22,6 +21,7 @@ from typing import Any
 
 from contract.names import AGENT_LOG, LOGS, SESSION
 from harness.runtime.accounting import TOKEN_FIELDS, Account, tokens_of
+from harness.runtime.plainfile import open_plain
 
 FIELDS = (*TOKEN_FIELDS, "reasoning_output_tokens")
 LONGEST_LINE = 1 << 20
@@ -106,8 +106,7 @@ def _read(session: Path) -> _Total:
 
 def _lines(path: Path) -> Iterator[dict[str, Any]]:
     # An agent that goes on may put a pipe there at any moment; nobody waits for its writer.
-    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
-    with os.fdopen(handle, "rb") as stream:
+    with open_plain(path) as stream:
         while text := stream.readline(LONGEST_LINE):
             if not text.endswith(b"\n") or not text.lstrip().startswith(b"{"):
                 continue  # cut, or part of a line that is too long, or something else
