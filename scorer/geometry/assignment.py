@@ -17,8 +17,10 @@ Doubles = NDArray[np.float64]
 
 _EASY = 0.15
 """Share of rows without a column of their own below which bidding costs more than it saves."""
-_PHASES = ((2e-2, 8, 0.01), (2e-3, 8, 0.005), (2e-4, 8, 0.005), (2e-5, 8, 0.005), (0.0, 4, 0.0))
-"""Of each bidding: step as a share of the costs' range, bids a row at most, share of rows that may stay."""
+_PHASES = ((5e-2, 40), (1e-2, 40), (2e-3, 40), (4e-4, 40), (1e-4, 40), (0.0, 4))
+"""Of each bidding: step as a share of the costs' range, bids a row at most. It goes on to the last row: where
+one crowd of rows has too few columns, those left over would each have to search the whole crowd.
+"""
 _ROUNDING = 1e-13
 """Share of the costs' range by which a pair may miss its row's least cost and still count as the best."""
 
@@ -53,8 +55,8 @@ def _assign(cost: NDArray[np.float32], span: float) -> Longs:
     column, row = np.full(rows, -1, np.int64), np.full(columns, -1, np.int64)
     left = settle(cost, value, price, column, row, _ROUNDING * span)
     if left > _EASY * rows and rows == columns and span > 0.0:
-        for step, bids, enough in _PHASES:
-            bid(cost, value, step * span, bids * rows, int(enough * rows), column, row)
+        for step, bids in _PHASES:
+            bid(cost, value, step * span, bids * rows, column, row)
         left = settle(cost, value, price, column, row, _ROUNDING * span)
     if left:
         augment(cost, value, price, column, row)

@@ -56,7 +56,6 @@ def bid(
     value: np.ndarray,
     step: float,
     bids: int,
-    enough: int,
     column: np.ndarray,
     row: np.ndarray,
 ) -> None:
@@ -64,8 +63,8 @@ def bid(
     much, and by ``step``; the row that held it goes to the end of the queue.
 
     cost : float32 (n, n). value : float64 (n,). column, row : int64 (n,), who has whom, −1 for nobody; all
-    are set free first. Ends when ``enough`` rows are left, or after so many ``bids``. With step 0 each row
-    that has a column has a best one.
+    are set free first. Ends when no row is left, or after so many ``bids``. With step 0 each row that has a
+    column has a best one.
     """
     rows = len(column)
     least = _scratch(len(value))
@@ -75,7 +74,7 @@ def bid(
     head = 0
     waiting = rows
     for _ in range(bids):
-        if waiting <= enough:
+        if not waiting:
             return
         i = queue[head]
         head = (head + 1) % rows
