@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from contract.checkpoint_store import UNVERIFIED
-from contract.checkpoints import CHECKPOINTS, TYPE_MODELS
+from contract.checkpoints import CHECKPOINTS, TIPSV2, TYPE_MODELS
 from contract.metrics import TYPE_BY_NAME, metrics_of, type_of, units_of
 from scorer.arrays import GROUPS, UNIT_GROUPS
 from scorer.digest import ESTIMATES
@@ -60,6 +60,14 @@ def measure(subject, model):
     log({unit!r})
     fine = Measurement({{{key!r}: 0.5}}, {{{group!r}: {{"values": np.arange(3)}}}})
 {body}
+"""
+_TORCH = """
+# Stands in for PyTorch, which takes seconds to load: no CUDA, and the error of a device without memory.
+class cuda:
+    is_available = is_initialized = staticmethod(lambda: False)
+device = str
+class OutOfMemoryError(RuntimeError):
+    pass
 """
 _MODELS = """
 from importlib import import_module
@@ -125,7 +133,8 @@ class Lab:
         estimate : put a file in place of the case's estimate.
         """
         kind = type_of(unit).name
-        (directory, *_) = TYPE_MODELS[kind]
+        directory = TIPSV2 if unit == "semantic_tips" else TYPE_MODELS[kind][0]
+        (self.root / "metrics" / "torch.py").write_text(_TORCH)
         (self.root / "metrics" / f"lab_{unit}.py").write_text(
             _MODEL.format(
                 log=str(self.log), unit=unit, directory=directory, requires=requires,
