@@ -9,14 +9,18 @@ if __name__ == "__main__":
 
 import argparse
 import sys
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from contract.aggregate import Scored, summarise
-from contract.errors import EXIT_ITEM_FAILED, EXIT_OK, UserError, run_program
+from contract.errors import EXIT_ITEM_FAILED, EXIT_OK, UserError, one_line, run_program
 from scorer.bootstrap import intervals
 from scorer.report_runs import ScoredRun, find_runs, missing_runs, skipped_keys
-from scorer.report_tables import FORMATS, Group, Report
+from scorer.report_tables import FORMATS, LISTING, Group, Report
+
+_SHOWN = 3
+"""Runs, and reasons, that the line on standard error names."""
 
 GROUPINGS: dict[str, Callable[[ScoredRun], str]] = {
     "system": lambda run: run.system,
@@ -48,7 +52,7 @@ def build(runs: Sequence[ScoredRun], grouping: str, root: Path) -> Report:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Print the report; status 1 when runs are missing, so that a script notices."""
+    """Print the report; when runs are missing, status 1, so that a script notices, and a line that says so."""
     parser = argparse.ArgumentParser(prog="python -m scorer.report", description=__doc__)
     parser.add_argument("--runs", type=Path, default=Path("runs"), help="tree of runs (default: runs)")
     parser.add_argument("--by", choices=list(GROUPINGS), default="system", help="what a line stands for")
@@ -66,7 +70,24 @@ def main(argv: Sequence[str] | None = None) -> int:
         raise UserError("the selection is empty", where=options.runs, next_step="mend --system or --case")
     report = build(runs, options.by, options.runs)
     sys.stdout.write(FORMATS[options.format](report))
-    return EXIT_ITEM_FAILED if report.missing else EXIT_OK
+    sys.stdout.flush()
+    if not report.missing:
+        return EXIT_OK
+    sys.stderr.write(f"{missing_line(report.missing, options.format)}\n")
+    return EXIT_ITEM_FAILED
+
+
+def missing_line(missing: Mapping[str, str], style: str) -> str:
+    """One line for standard error: how many runs the means above lack, why, which first, where the rest
+    stands.
+    """
+    reasons = ", ".join(
+        f"{count} {reason}" for reason, count in Counter(missing.values()).most_common(_SHOWN)
+    )
+    shown = ", ".join(list(missing)[:_SHOWN])
+    more = f" and {len(missing) - _SHOWN} more" if len(missing) > _SHOWN else ""
+    listed = "listed above" if style in LISTING else "--format json lists them"
+    return one_line(f"error: {len(missing)} run(s) missing ({reasons}): {shown}{more}; {listed}")
 
 
 if __name__ == "__main__":

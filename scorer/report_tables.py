@@ -151,6 +151,8 @@ def as_table(report: Report) -> str:
 
 
 FORMATS = {"table": as_table, "csv": as_csv, "json": as_json, "markdown": as_markdown, "latex": as_latex}
+LISTING = ("table", "json", "markdown", "latex")
+"""Formats that list what is missing."""
 
 
 def _grid(report: Report) -> tuple[list[str], list[list[str]]]:

@@ -46,13 +46,15 @@ class Scene:
     @cached_property
     def registration(self) -> Registration:
         """The submission placed in the reference's frame. Raises ``ValueError`` when it cannot be, or when
-        the case has no reference world.
+        the case has no reference world, and what ``scorer.liquid.tracers.materials_of`` does.
         """
         # scipy and numba are loaded by the metrics that need them, not by everything that names a scene.
         from scorer.geometry.registration import register
+        from scorer.liquid.tracers import materials_of
 
         if self.reference is None:
             raise ValueError(f"{self.case} has no reference world to register with")
+        materials_of(self.submission)  # the protocol registers no world whose liquid cannot be followed
         return register(self.reference, self.submission)
 
     @cached_property

@@ -4,6 +4,7 @@ files: regular files only, sizes bounded, every number checked.
 
 from __future__ import annotations
 
+import errno
 import gzip
 import os
 import stat
@@ -19,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scorer.liquid.manifest import Manifest
+from world.validation.violation import reason
 
 Floats = NDArray[np.float32]
 Doubles = NDArray[np.float64]
@@ -162,7 +164,15 @@ def regular(path: Path) -> Iterator[IO[bytes]]:
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
         raise ValueError(f"{path}: is missing") from None
-    with os.fdopen(handle, "rb") as stream:
+    except OSError as error:
+        if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM):
+            raise  # the machine's failing
+        raise ValueError(f"{path}: cannot be read: {reason(error)}") from error
+    try:
+        # Before Python looks: of a directory it would only say a number.
         if not stat.S_ISREG(os.fstat(handle).st_mode):
             raise ValueError(f"{path}: is not a regular file")
-        yield stream
+        with os.fdopen(handle, "rb", closefd=False) as stream:
+            yield stream
+    finally:
+        os.close(handle)

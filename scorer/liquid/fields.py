@@ -9,6 +9,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import IO
 
 import numpy as np
@@ -83,14 +84,15 @@ def read_fields(world: World, manifest: Manifest, bake: Bake) -> Fields:
             if mesh is not None:
                 helper.ask_surface(*mesh)
             if not bake.in_vdb:
-                _keep(scratch, read_velocity(bake.velocity_path(frame), bake.dims), frame)
+                velocity_path = bake.velocity_path(frame)
+                _keep(scratch, read_velocity(velocity_path, bake.dims), velocity_path, frame)
             if mesh is not None:
                 helper.answer(phi, f"{world.path}: liquid mesh of frame {frame}")
                 bits.append(wet_bits(phi))
             else:
                 bits.append(dry)
             if bake.in_vdb:
-                _keep(scratch, _from_vdb(helper, bake, frame), frame)
+                _keep(scratch, _from_vdb(helper, bake, frame), bake.velocity_path(frame), frame)
         scratch.flush()
         velocity = np.memmap(scratch, np.float32, "r", shape=(count, *bake.dims, 3))
     return Fields(velocity, np.array(bake.times), np.stack(bits))
@@ -138,7 +140,7 @@ def _from_vdb(helper: Helper, bake: Bake, frame: int) -> Floats:
     return velocity
 
 
-def _keep(scratch: IO[bytes], velocity: Floats, frame: int) -> None:
+def _keep(scratch: IO[bytes], velocity: Floats, path: Path, frame: int) -> None:
     if not np.isfinite(velocity).all():
-        raise ValueError(f"frame {frame}: non-finite velocity")
+        raise ValueError(f"{path}: frame {frame}: non-finite velocity")
     scratch.write(np.ascontiguousarray(velocity).data)

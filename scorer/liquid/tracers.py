@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
@@ -21,7 +22,7 @@ from scorer.liquid.fields import read_fields
 from scorer.liquid.manifest import Manifest, read_manifest
 from world.materials import Material as StoredMaterial
 from world.npz import ArchiveError
-from world.reader import World
+from world.reader import World, WorldError
 
 Floats = NDArray[np.float32]
 Ints = NDArray[np.int32]
@@ -119,11 +120,25 @@ def extract(world: World) -> Path:
     made now. Raises as ``materials_of``.
     """
     manifest = read_manifest(world)
-    if manifest.liquid_ids[0] < 1 or manifest.liquid_ids[-1] > MAX_MESH_ID:
-        raise ValueError(f"{world.path}: liquid ids must lie between 1 and {MAX_MESH_ID}")
-    bake = open_bake(manifest, world.path, world.frames)
-    sound = partial(_sound, frames=world.frames, ids=manifest.liquid_ids)
-    return store.kept(store.key(world, manifest, bake), sound, partial(_build, world, manifest, bake))
+    with _relative(world.path):
+        if manifest.liquid_ids[0] < 1 or manifest.liquid_ids[-1] > MAX_MESH_ID:
+            raise ValueError(f"{world.path}: liquid ids must lie between 1 and {MAX_MESH_ID}")
+        bake = open_bake(manifest, world.path, world.frames)
+        sound = partial(_sound, frames=world.frames, ids=manifest.liquid_ids)
+        return store.kept(store.key(world, manifest, bake), sound, partial(_build, world, manifest, bake))
+
+
+@contextmanager
+def _relative(root: Path) -> Iterator[None]:
+    """Let faults of the world at ``root`` name its files from there, as all faults of worlds do."""
+    try:
+        yield
+    except ValueError as error:
+        text = str(error)
+        for start in (f"{root}/", f"{root}: "):
+            if text.startswith(start):
+                raise WorldError(text.removeprefix(start)) from error
+        raise
 
 
 def _sound(path: Path, frames: int, ids: tuple[int, ...]) -> bool:

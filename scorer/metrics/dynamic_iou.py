@@ -19,6 +19,7 @@ from contract.constants import BAND_FRACTION, CLOSE_FRACTION, edge_radius
 from contract.names import DYNAMIC_MASK_KEY
 from scorer.geometry import masks
 from scorer.geometry.raster import visible_faces
+from scorer.liquid.tracers import materials_of
 from scorer.metrics.base import Measurement
 from scorer.scene import Scene
 from world.npz import Archive, ArchiveError
@@ -40,8 +41,9 @@ class AnnotationFault(ValueError):
 def measure(scene: Scene) -> Measurement:
     """Compare the submission's moving pixels with the reference world's, else with the annotation's.
 
-    A case with neither gives an empty measurement. Raises ``ValueError`` when (F, H, W) differ, and
-    ``AnnotationFault`` when the annotation is damaged or another video's.
+    A case with neither gives an empty measurement. Raises ``ValueError`` when (F, H, W) differ,
+    ``AnnotationFault`` when the annotation is damaged or another video's, and what
+    ``scorer.liquid.tracers.materials_of`` does.
     """
     try:
         return _measure(scene)
@@ -66,6 +68,7 @@ def _measure(scene: Scene) -> Measurement:
             target = Target((ANNOTATED_ID,), annotation_masks(archive), annotated=True)
         else:
             return Measurement(detail={}, vouched=frozenset())
+        materials_of(submission)  # the protocol knows no moving ids where a liquid cannot be followed
         statistics = gather(target, submission.shape, moving_masks(submission))
     return _measurement(statistics, target, submission.dynamic_ids)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -88,6 +89,11 @@ class FakeWorld:
     width: int = WIDTH_S
     intrinsics: np.ndarray = field(default_factory=lambda: K_S)
     extrinsic: np.ndarray = field(default_factory=lambda: IDENTITY)
+    materials: tuple[Any, ...] = ()
+    liquid_ids: tuple[int, ...] = ()
+
+    def __hash__(self) -> int:
+        return id(self)
 
     @property
     def frames(self) -> int:

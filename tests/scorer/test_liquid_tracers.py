@@ -209,11 +209,13 @@ def test_a_failure_leaves_nothing(tmp_path: Path, place: Path, monkeypatch: pyte
     velocity = np.zeros((24, 20, 16, 3))
     velocity[3, 4, 5, 1] = np.inf
     (path / "solver/cache/data/vel_0002.uni").write_bytes(gzip.compress(velocity_bytes(velocity)))
-    with pytest.raises(ValueError, match=r"^frame 2: non-finite velocity$") as caught:
+    with pytest.raises(
+        ValueError, match=r"^solver/cache/data/vel_0002\.uni: frame 2: non-finite velocity$"
+    ) as caught:
         tracers.tracers(World(path))
     assert not is_infrastructure(caught.value)
     (path / "solver/cache/data/vel_0002.uni").unlink()
-    with pytest.raises(ValueError, match=r"vel_0002\.uni: is missing$"):
+    with pytest.raises(ValueError, match=r"^solver/cache/data/vel_0002\.uni: is missing$"):
         tracers.tracers(World(path))
     assert not any(file.suffix == ".npz" for file in place.iterdir())
     assert not any(scratch.iterdir())
@@ -260,7 +262,9 @@ def test_velocities_in_vdb(tmp_path: Path, repository: Path) -> None:
     expected = np.stack([at[:, 0] + 10 * (at[:, 1] - 0.5), at[:, 2] - 0.5, np.full(len(at), -1)], axis=1)
     np.testing.assert_allclose(step[inside], expected[inside], atol=0.05)
     shutil.copy(source / "infinite.vdb", cache / "data" / "fluid_data_0001.vdb")
-    with pytest.raises(ValueError, match=r"^frame 1: non-finite velocity$"):
+    with pytest.raises(
+        ValueError, match=r"^solver/cache/data/fluid_data_0001\.vdb: frame 1: non-finite velocity$"
+    ):
         tracers.tracers(World(path))
     shutil.copy(source / "scalar.vdb", cache / "data" / "fluid_data_0001.vdb")
     with pytest.raises(ValueError, match=r"fluid_data_0001\.vdb: velocity must be a Vec3S grid$"):

@@ -109,9 +109,30 @@ def test_csv_is_tidy(tree: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert {line["error"] for line in lines if line["group"] == "good" and line["cases"]} == {"1"}
 
 
-def test_status_tells_that_runs_are_missing(tree: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_status_and_standard_error_tell_that_runs_are_missing(
+    tree: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["--runs", str(tree)]) == 1
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    for part in (
+        "error: 3 run(s) missing", "1 not scored yet", "1 never run", "1 no result of the agent (state inter",
+        "real/b/poor/1, real/b/poor/2, synthetic/c/poor; listed above",
+    ):  # fmt: skip
+        assert part in said
+    assert main(["--runs", str(tree), "--format", "csv"]) == 1
+    assert "--format json lists them" in capsys.readouterr().err
     assert main(["--runs", str(tree), "--system", "good"]) == 0
+    assert capsys.readouterr().err == ""
+
+
+def test_many_missing_runs_are_counted(tree: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for number in range(9):
+        add(tree, f"real/m{number}/good/1", None)
+    assert main(["--runs", str(tree), "--system", "good"]) == 1
+    said = capsys.readouterr().err
+    assert "error: 9 run(s) missing (9 not scored yet): real/m0/good/1, real/m1/good/1, " in said
+    assert "real/m2/good/1 and 6 more; listed above" in said
 
 
 def test_different_protocols_are_named(tree: Path, capsys: pytest.CaptureFixture[str]) -> None:
