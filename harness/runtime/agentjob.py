@@ -155,6 +155,7 @@ class Setting:
             limits=self.limits,
             labels=labels(str(self.key.path)),
             as_root=self.as_root,
+            scratch=None if self.on_host else staging / "scratch",
         )
 
     def _mounts(self, staging: Path) -> list[Mount]:
