@@ -1,10 +1,13 @@
 #!/usr/bin/env bash
-# A Docker engine for the tests, on a machine that has none running.
+# A Docker engine and Apptainer for the tests, on a machine that has none.
 #
 #   scripts/engines.sh start [--for PID]   find or start an engine; prints "export DOCKER_HOST=…"
 #                                          (--for: the engine that was started stops when process PID ends)
 #   scripts/engines.sh base-image          make 4dcb/test-base:bookworm, a minimal Debian with python3
+#   scripts/engines.sh apptainer           find or install Apptainer; prints its version
+#   scripts/engines.sh base-sif            make the same minimal Debian as an image file; prints its path
 #   scripts/engines.sh images              build 4dcb/agent:dev and 4dcb/scorer:dev for the CPU on it
+#   scripts/engines.sh cli-image           build 4dcb/agent:clis, the agent image with the agents' own programs
 #   scripts/engines.sh status              exit 0 if an engine answers
 #   scripts/engines.sh stop                stop the engine that this script started; images are kept for the next start
 #   scripts/engines.sh purge               stop it and delete all that it kept
@@ -13,6 +16,10 @@
 # root on Debian or Ubuntu, the packages docker.io, iptables and debootstrap are installed where they are missing, and an
 # engine of its own is started: own socket, own data, in a scratch folder below TMPDIR. Nothing is pulled from a container
 # registry; the base image comes from Debian's packages and is kept in ~/.cache/4dcodebench.
+#
+# An Apptainer or SingularityCE that is installed is used as it is. Otherwise, as root on Debian or Ubuntu, the host's own
+# package is installed, or, where it has none, the one of Debian's newest suite: unpacked to /usr/bin, beside a C library of
+# its own in /usr/local/lib/4dcb-apptainer that the rest of the system does not see.
 #
 # Exit status: 0 done; 1 failed; 2 usage; 3 no engine can be had here (reason on standard error): tests may be skipped.
 set -euo pipefail
@@ -27,7 +34,8 @@ cache="${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/4dcodebench"
 own="unix://$scratch/docker.sock"
 
 say() { echo "[engines] $*" >&2; }
-unavailable() { say "no Docker engine here: $*"; exit "$UNAVAILABLE"; }
+engine="Docker engine"
+unavailable() { say "no $engine here: $*"; exit "$UNAVAILABLE"; }
 
 answers() { # address, or empty for the default socket
     python3 - "$1" <<'PY' 2> /dev/null
@@ -60,9 +68,9 @@ find_engine() {
     fi
 }
 
-install_packages() {
+install_packages() { # names
     local missing=() package
-    for package in docker.io iptables debootstrap; do
+    for package in "$@"; do
         dpkg -s "$package" > /dev/null 2>&1 || missing+=("$package")
     done
     [ ${#missing[@]} -gt 0 ] || return 0
@@ -93,7 +101,7 @@ start() {
     [ "$(id -u)" -eq 0 ] || unavailable "none is running, and only root can start one (start Docker, or set DOCKER_HOST)"
     command -v apt-get > /dev/null && command -v dpkg > /dev/null \
         || unavailable "none is running, and it can be installed on Debian and Ubuntu only"
-    install_packages
+    install_packages docker.io iptables
     rm -f "$scratch/docker.pid" "$scratch/docker.sock"
     say "starting an engine in $scratch"
     setsid dockerd --host "$own" --data-root "$scratch/data" --exec-root "$scratch/exec" \
@@ -132,16 +140,13 @@ need_engine() {
     export DOCKER_HOST
 }
 
-base_image() {
-    need_engine
-    if docker image inspect "$BASE_IMAGE" > /dev/null 2>&1; then
-        return 0
-    fi
+# The root file system of the base images, packed; made once.
+base_tar() {
     local tar="$cache/test-base-$SUITE-$(dpkg --print-architecture).tar.gz" work
     if [ ! -f "$tar" ]; then
-        [ "$(id -u)" -eq 0 ] || unavailable "image $BASE_IMAGE is missing, and only root can make it with debootstrap"
-        install_packages
-        say "making $BASE_IMAGE from Debian's packages"
+        [ "$(id -u)" -eq 0 ] || unavailable "the base image is missing, and only root can make it with debootstrap"
+        install_packages debootstrap
+        say "making the base image from Debian's packages"
         mkdir -p "$cache" "$scratch"
         work="$(mktemp -d "$scratch/rootfs.XXXXXX")"
         debootstrap --variant=minbase --include=python3 "$SUITE" "$work" > "$scratch/debootstrap.log" 2>&1 \
@@ -151,15 +156,128 @@ base_image() {
         mv "$tar.$$" "$tar"
         rm -rf "$work"
     fi
+    echo "$tar"
+}
+
+base_image() {
+    need_engine
+    if docker image inspect "$BASE_IMAGE" > /dev/null 2>&1; then
+        return 0
+    fi
+    local tar
+    tar="$(base_tar)"
     docker import "$tar" "$BASE_IMAGE" > /dev/null
 }
 
-images() {
+find_apptainer() {
+    local program
+    for program in apptainer singularity; do
+        if "$program" --version 2> /dev/null; then return 0; fi
+    done
+    return 1
+}
+
+install_apptainer() {
+    engine=Apptainer
+    if find_apptainer; then return 0; fi
+    [ "$(id -u)" -eq 0 ] || unavailable "none is installed, and only root can install one"
+    command -v apt-get > /dev/null && command -v dpkg > /dev/null \
+        || unavailable "none is installed, and it can be installed on Debian and Ubuntu only"
+    if apt-cache show apptainer > /dev/null 2>&1; then
+        install_packages apptainer squashfs-tools squashfuse fuse-overlayfs
+    else
+        install_packages squashfs-tools squashfuse fuse-overlayfs patchelf
+        unpack_apptainer
+    fi
+    configure_apptainer
+    find_apptainer || unavailable "the installed program does not start"
+}
+
+# Debian's newest package beside the libraries that it was linked with, which are newer than this system's.
+unpack_apptainer() {
+    local debs="$cache/apptainer-$(dpkg --print-architecture)" lists="$scratch/newest" own=/usr/local/lib/4dcb-apptainer
+    local options=(
+        -o "Dir::Etc::SourceList=$lists.sources" -o Dir::Etc::SourceParts=/dev/null
+        -o "Dir::State::Lists=$lists" -o Acquire::Languages=none -o APT::Sandbox::User=root
+    )
+    if ! ls "$debs"/apptainer_*.deb > /dev/null 2>&1; then
+        say "fetching Apptainer from Debian's newest suite"
+        mkdir -p "$lists/partial" "$debs.part"
+        newest_source "$lists.sources"
+        { apt-get "${options[@]}" update -q \
+            && (cd "$debs.part" && apt-get "${options[@]}" download apptainer libc6 libseccomp2 libsqlite3-0); } \
+            > "$scratch/apt.log" 2>&1 || { tail -n 5 "$scratch/apt.log" >&2; unavailable "its package cannot be fetched"; }
+        rm -rf "$debs" "$lists" "$lists.sources"
+        mv "$debs.part" "$debs"
+    fi
+    say "unpacking Apptainer"
+    local package library loader program
+    for package in "$debs"/lib*.deb; do
+        dpkg -x "$package" "$own"
+    done
+    dpkg -x "$debs"/apptainer_*.deb /
+    library="$(dirname "$(find "$own/usr/lib" -name libc.so.6 -print -quit)")"
+    for program in /usr/bin/apptainer /usr/lib/*/apptainer/bin/starter; do
+        loader="$library/$(basename "$(patchelf --print-interpreter "$program")")"
+        patchelf --set-interpreter "$loader" --set-rpath "$library" "$program"
+    done
+    for program in "$library"/libseccomp.so.2 "$library"/libsqlite3.so.0; do
+        patchelf --set-rpath "$library" "$program"
+    done
+    [ -e /usr/bin/singularity ] || ln -s apptainer /usr/bin/singularity
+}
+
+# This host's own Debian source with the suite's name replaced.
+newest_source() { # file
+    local uri suite
+    suite="$(. /etc/os-release && [ "$ID" = debian ] && echo "${VERSION_CODENAME:-}")" || true
+    uri="$(apt-get indextargets --format '$(RELEASE) $(SITE)' 'Created-By: Packages' 'Component: main' \
+        | sed -n "s/^${suite:-none} //p" | head -n 1)"
+    [ -n "$uri" ] || unavailable "this host's own suite has no package of it, and is not Debian"
+    cat > "$1" << EOF
+Types: deb
+URIs: $uri
+Suites: sid
+Components: main
+Signed-By: /usr/share/keyrings/debian-archive-keyring.gpg
+EOF
+}
+
+# What this host cannot do is switched off: all capabilities for root where one is missing, and systemd.
+configure_apptainer() {
+    local file=/etc/apptainer/apptainer.conf last all
+    last="$(cat /proc/sys/kernel/cap_last_cap)"
+    all="$(printf '%016x' $(((1 << (last + 1)) - 1)))"
+    if [ "$(sed -n 's/^CapBnd:[[:space:]]*//p' /proc/self/status)" != "$all" ]; then
+        sed -i 's/^root default capabilities = .*/root default capabilities = no/' "$file"
+    fi
+    [ -d /run/systemd/system ] || sed -i 's/^systemd cgroups = .*/systemd cgroups = no/' "$file"
+}
+
+base_sif() {
+    install_apptainer > /dev/null
+    local tar image work program
+    image="$cache/test-base-$SUITE-$(dpkg --print-architecture).sif"
+    if [ ! -f "$image" ]; then
+        tar="$(base_tar)"
+        say "making $image"
+        work="$(mktemp -d "$scratch/rootfs.XXXXXX")"
+        program="$(command -v apptainer || command -v singularity)"
+        { tar -C "$work" -xzf "$tar" \
+            && "$program" build --mksquashfs-args "-Xcompression-level 1" "$image.$$" "$work"; } > "$scratch/sif.log" 2>&1 \
+            || { tail -n 5 "$scratch/sif.log" >&2; rm -rf "$work" "$image.$$"; unavailable "the base image cannot be built"; }
+        mv "$image.$$" "$image"
+        rm -rf "$work"
+    fi
+    echo "$image"
+}
+
+images() { # options of build_images.sh
     need_engine
     base_image
     # A host with a certificate authority of its own says so in one of these.
     CA_BUNDLE="${CA_BUNDLE:-${PIP_CERT:-${SSL_CERT_FILE:-${REQUESTS_CA_BUNDLE:-}}}}" \
-        scripts/build_images.sh --cpu --base "$BASE_IMAGE" --network host --if-changed >&2
+        scripts/build_images.sh --cpu --base "$BASE_IMAGE" --network host --if-changed "$@" >&2
     # Each build leaves its predecessor behind without a name.
     docker image prune --force --filter label=org.4dcodebench.inputs > /dev/null
 }
@@ -175,7 +293,10 @@ locked() { # one at a time: several test processes may ask at once
 case "${1:-}" in
     start | stop) locked "$@" ;;
     base-image) locked base_image ;;
+    apptainer) locked install_apptainer ;;
+    base-sif) locked base_sif ;;
     images) locked images ;;
+    cli-image) locked images --only agent --clis --tag clis ;;
     status) find_engine > /dev/null || exit "$UNAVAILABLE" ;;
     purge) locked stop; rm -rf "$scratch" ;;
     stop-after)
