@@ -85,7 +85,7 @@ class Tracker:
         another shape or of frames that are not there.
         """
         clip = self._clip(frames)
-        wanted = np.ascontiguousarray(queries, np.float32)
+        wanted = np.array(queries, np.float32, order="C")
         count = clip.shape[1]
         if wanted.ndim != 2 or wanted.shape[1] != 3:
             raise ValueError(f"queries are (Q, 3), not {wanted.shape}")
@@ -111,14 +111,15 @@ class Tracker:
         if images[0].ndim != 3 or images[0].shape[2] != 3 or images[0].dtype != np.uint8:
             raise ValueError(f"a frame is uint8 (h, w, 3), not {images[0].dtype} {images[0].shape}")
         small = torch.from_numpy(np.stack(images)).to(self._device)
-        return small.permute(0, 3, 1, 2).float()[None]
+        planes = small.permute(0, 3, 1, 2)
+        return planes.to(torch.float32, memory_format=torch.contiguous_format)[None]
 
     def _tracked(self, clip: torch.Tensor, queries: Floats) -> Floats:
         """Tracks and, as a third coordinate, visibility: float32 (n, F', 3)."""
         import torch
 
         with torch.inference_mode():
-            asked = torch.from_numpy(np.ascontiguousarray(queries))[None].to(self._device)
+            asked = torch.from_numpy(queries)[None].to(self._device)
             tracks, visible = self._predictor(clip, queries=asked, backward_tracking=False)
             both = torch.cat([tracks[0].float(), visible[0].reshape(*tracks.shape[1:3], 1).float()], dim=-1)
             found: Floats = both.transpose(0, 1).cpu().numpy()

@@ -58,7 +58,8 @@ class PointMapper:
 
         (image,) = batch
         with torch.inference_mode():
-            pixels = torch.from_numpy(np.ascontiguousarray(image)).to(self._device)
+            # A copy: decoded frames may be read-only, of which PyTorch warns.
+            pixels = torch.from_numpy(np.array(image, order="C")).to(self._device)
             found = self._model.infer(
                 pixels.permute(2, 0, 1).float() / 255,
                 resolution_level=RESOLUTION_LEVEL,

@@ -49,7 +49,7 @@ class PointModel:
         Raises ``ValueError`` for other shapes, numbers that are not finite, and fewer points than groups or
         points of a group.
         """
-        clouds = np.ascontiguousarray(clouds, np.float32)
+        clouds = np.array(clouds, np.float32, order="C")  # a copy: PyTorch warns of arrays that are read-only
         least = max(self._sizes.groups, self._sizes.group_size)
         if clouds.ndim != 3 or clouds.shape[2] != 3 or clouds.shape[1] < least:
             raise ValueError(f"clouds are (n, at least {least}, 3), not {clouds.shape}")

@@ -142,10 +142,12 @@ def test_queries_go_in_chunks_and_come_back_in_order(count):
 def test_the_package_gets_the_clip_as_it_wants_it():
     predictor = Predictor()
     frames, queries = clip(3), asked(4, 1)
+    frames.flags.writeable = queries.flags.writeable = False
     Tracker(predictor, CPU).track(iter(frames), queries)
     video, given = predictor.calls[0]
     assert video.dtype == given.dtype == torch.float32
     assert video.shape == (1, 3, 3, 6, 8)
+    assert video.is_contiguous()
     assert (video[0].permute(0, 2, 3, 1).numpy() == frames).all()
     assert (given[0].numpy() == queries).all()
 

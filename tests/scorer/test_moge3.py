@@ -38,6 +38,7 @@ def test_points_through_the_double(tmp_path, double, height, width):
     rng = np.random.default_rng(height)
     image = rng.integers(1, 256, (height, width, 3), np.uint8)
     image[rng.random((height, width)) < 0.3] = 0
+    image.flags.writeable = False  # as decoders give them
     model = MOGE3.load(CPU, tmp_path)
     points, mask, intrinsics = model.points(image)
     assert (points.dtype, mask.dtype, intrinsics.dtype) == (np.float32, np.bool_, np.float32)
