@@ -119,8 +119,8 @@ class SifBackend:
 
     def run(self, job: Job, log: Path, timeout: float, stop: threading.Event) -> Outcome:
         """Run ``job``; see ``Backend.run``. What the engine does wrong becomes ``Outcome.error``."""
-        if missing := spec.mounts_missing(job.mounts):
-            return Outcome(None, 0.0, error=f"to be mounted but not there: {', '.join(missing)}")
+        if fault := spec.faults(job):
+            return Outcome(None, 0.0, error=fault)
         if stop.is_set():
             return Outcome(None, 0.0, interrupted=True)
         began = time.monotonic()

@@ -104,7 +104,7 @@ def isolation(job: Job, scratch: Scratch) -> list[str]:
     """GPU, network, name spaces, home and mounts, in the order of the reference harness."""
     words = ["--nv"] if job.gpus != () else []
     words += [*_network(job), "--containall", "--cleanenv", "--no-eval"]
-    home = next((m for m in job.mounts if m.writable and m.target == CONTAINER.home), None)
+    home = home_mount(job)
     words += ["--home", f"{home.source if home else scratch.home}:{CONTAINER.home}", "--writable-tmpfs"]
     for mount in job.mounts:
         if mount is not home:
@@ -118,6 +118,11 @@ def isolation(job: Job, scratch: Scratch) -> list[str]:
         if target not in taken:
             words += ["--mount", _mount(source, target, True)]
     return words
+
+
+def home_mount(job: Job) -> Mount | None:
+    """The mount that is the command's home, if the job has one."""
+    return next((m for m in job.mounts if m.writable and m.target == CONTAINER.home), None)
 
 
 def limit_words(job: Job) -> list[str]:
@@ -200,6 +205,11 @@ def _mount(source: Path, target: str, writable: bool) -> str:
     return line.getvalue()
 
 
-def mounts_missing(mounts: tuple[Mount, ...]) -> list[str]:
-    """Sources that are not there."""
-    return [str(mount.source) for mount in mounts if not mount.source.exists()]
+def faults(job: Job) -> str:
+    """What of the job's files cannot be had, empty when all can."""
+    if missing := [str(mount.source) for mount in job.mounts if not mount.source.exists()]:
+        return f"to be mounted but not there: {', '.join(missing)}"
+    home = home_mount(job)
+    if home is not None and ":" in str(home.source):
+        return f"{home.source} cannot be a home: Apptainer takes the colon for the end of the path"
+    return ""
