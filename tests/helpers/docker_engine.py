@@ -59,6 +59,13 @@ def our_images(docker_host: str) -> tuple[str, str]:
     return "4dcb/agent:dev", "4dcb/scorer:dev"
 
 
+@pytest.fixture(scope="session")
+def cli_image(docker_host: str) -> str:
+    """The agent image with the agents' own programs in it."""
+    ask("cli-image")
+    return "4dcb/agent:clis"
+
+
 @pytest.fixture
 def engine(docker_host: str) -> Iterator[docker.DockerClient]:
     """A client of one's own, to look from outside."""
