@@ -55,6 +55,15 @@ def test_a_run_that_succeeds(docker_lab: Lab, base_image: str, monkeypatch: pyte
     script += 'test -n "$KEY" && echo key; '
     extra = 'session_dir = ".notes"\n[agent.tester.env]\nKEY = "${LAB_KEY}"'
     agent(docker_lab, base_image, script + 'echo n > "$HOME/.notes/n"; ' + DELIVER, extra)
+    shown = docker_lab.infer("--dry-run").stdout
+    for part in (
+        "docker run --rm --init --name 4dcb-",
+        "--user 0:0",
+        "KEY=***",
+        f"--entrypoint sh {base_image}",
+    ):
+        assert part in shown
+    assert not docker_lab.runs.exists()
     done = docker_lab.infer()
     assert done.returncode == 0, done.stdout + done.stderr
     assert log(docker_lab).split()[:3] == ["/workspace", "/root", "0"]

@@ -72,39 +72,6 @@ def log(tmp_path: Path) -> Path:
     return tmp_path / "agent.log"
 
 
-def test_exit_status_output_and_error_working_directory(
-    backend: DockerBackend, make_job: MakeJob, log: Path, engine: docker.DockerClient
-) -> None:
-    log.write_text("before\n")
-    job = make_job(
-        *SCRIPT, 'echo "$1"; pwd; cat; echo err >&2; exit 7', "sh", "a  'b", workdir=PurePosixPath("/var")
-    )
-    outcome = once(backend, job, log)
-    assert outcome == Outcome(7, outcome.seconds)
-    assert sorted(log.read_text().splitlines()) == sorted(["before", "a  'b", "/var", "err"])
-    assert not exists(engine, job)
-
-
-def test_output_is_on_disk_while_the_job_runs(
-    backend: DockerBackend, make_job: MakeJob, log: Path, tmp_path: Path
-) -> None:
-    shared = tmp_path / "shared"
-    shared.mkdir()
-    wait = "echo first; until [ -e /s/go ]; do sleep 0.05; done; echo last"
-    run = Run(backend, make_job(*SCRIPT, wait, mounts=(Mount(shared, PurePosixPath("/s")),)), log)
-    until(lambda: log.exists() and log.read_text() == "first\n")
-    assert run.is_alive()
-    (shared / "go").touch()
-    assert run.result().exit_code == 0
-    assert log.read_text() == "first\nlast\n"
-
-
-def test_a_megabyte_of_output_is_whole(backend: DockerBackend, make_job: MakeJob, log: Path) -> None:
-    lines = "for i in range(20000): print(i, 'x' * 60)"
-    assert once(backend, make_job("python3", "-c", lines), log).exit_code == 0
-    assert log.read_text() == "".join(f"{i} {'x' * 60}\n" for i in range(20000))
-
-
 def test_variables_and_secrets_reach_the_job_and_nothing_else(
     backend: DockerBackend, make_job: MakeJob, log: Path, engine: docker.DockerClient
 ) -> None:
@@ -134,31 +101,6 @@ def test_variables_and_secrets_reach_the_job_and_nothing_else(
             continue
     run.stop.set()
     assert run.result().interrupted
-
-
-def test_a_mount_is_read_only_unless_it_says_otherwise(
-    backend: DockerBackend, make_job: MakeJob, log: Path, tmp_path: Path
-) -> None:
-    source = tmp_path / "in, put"
-    source.mkdir()
-    (source / "a").write_text("content")
-    job = make_job(
-        *SCRIPT, "cat /input/a && touch /input/b", mounts=(Mount(source, PurePosixPath("/input")),)
-    )
-    outcome = once(backend, job, log)
-    assert outcome.exit_code == 1
-    assert "content" in log.read_text()
-    assert "Read-only" in log.read_text()
-    assert os.listdir(source) == ["a"]
-
-
-def test_without_network_there_is_only_the_loopback(
-    backend: DockerBackend, make_job: MakeJob, log: Path
-) -> None:
-    for network in (False, True):
-        log.unlink(missing_ok=True)
-        assert once(backend, make_job("ls", "/sys/class/net", network=network), log).exit_code == 0
-        assert (log.read_text().split() == ["lo"]) is not network
 
 
 def test_limits_gpus_and_init_are_what_the_engine_was_given(
@@ -194,63 +136,6 @@ def test_a_missing_gpu_is_an_error_of_the_engine(
     assert not exists(engine, job)
 
 
-def test_running_out_of_memory_is_flagged(backend: DockerBackend, make_job: MakeJob, log: Path) -> None:
-    job = make_job("python3", "-c", "x = 'a' * 10**9", limits=Limits(memory_mb=48, cpus=4096))
-    outcome = once(backend, job, log)
-    assert outcome.exit_code == 137
-    assert outcome.oom_killed
-    assert not outcome.error
-    assert "4096 processors were asked for" in outcome.warnings[0]
-
-
-@pytest.mark.parametrize(("script", "status"), [("sleep 100", 143), ("trap '' TERM; sleep 100 & wait", 137)])
-def test_the_time_limit_leaves_no_container(
-    script: str,
-    status: int,
-    backend: DockerBackend,
-    make_job: MakeJob,
-    log: Path,
-    engine: docker.DockerClient,
-) -> None:
-    job = make_job(*SCRIPT, f"echo started; {script}")
-    outcome = once(backend, job, log, timeout=1.0)
-    assert (outcome.timed_out, outcome.interrupted, outcome.gone) == (True, False, True)
-    # The limit may come while the shell has not yet set its trap.
-    assert outcome.exit_code in (status, 143, 137)
-    assert outcome.killed_after_sec is not None
-    assert outcome.killed_after_sec >= 1.0
-    assert log.read_text() == "started\n"
-    assert not exists(engine, job)
-
-
-def test_what_a_job_writes_while_it_is_ended_is_kept(
-    backend: DockerBackend, make_job: MakeJob, log: Path
-) -> None:
-    run = Run(backend, make_job(*SCRIPT, "trap 'echo bye; exit 0' TERM; echo hi; sleep 100 & wait"), log)
-    until(lambda: log.exists() and log.read_text() == "hi\n")
-    run.stop.set()
-    outcome = run.result()
-    assert (outcome.interrupted, outcome.timed_out, outcome.exit_code) == (True, False, 0)
-    assert log.read_text() == "hi\nbye\n"
-
-
-def test_a_stop_before_the_start_starts_nothing(
-    backend: DockerBackend, make_job: MakeJob, log: Path, engine: docker.DockerClient
-) -> None:
-    stop = threading.Event()
-    stop.set()
-    job = make_job("true")
-    outcome = backend.run(job, log, LONG, stop)
-    assert (outcome.exit_code, outcome.interrupted, outcome.gone) == (None, True, True)
-    assert not exists(engine, job)
-
-
-def test_several_jobs_at_once(backend: DockerBackend, make_job: MakeJob, tmp_path: Path) -> None:
-    runs = [Run(backend, make_job(*SCRIPT, f"echo {i}; exit {i}"), tmp_path / f"{i}.log") for i in range(4)]
-    assert [run.result().exit_code for run in runs] == [0, 1, 2, 3]
-    assert [(tmp_path / f"{i}.log").read_text() for i in range(4)] == [f"{i}\n" for i in range(4)]
-
-
 def test_a_container_that_somebody_removes_is_lost_not_failed(
     backend: DockerBackend, make_job: MakeJob, log: Path, engine: docker.DockerClient
 ) -> None:
@@ -275,13 +160,6 @@ def test_a_container_that_somebody_stops_is_lost_not_failed(
     assert "from outside" in outcome.error
     assert outcome.exit_code != 0
     assert not outcome.interrupted
-
-
-def test_a_command_that_kills_itself_has_its_status(
-    backend: DockerBackend, make_job: MakeJob, log: Path
-) -> None:
-    outcome = once(backend, make_job(*SCRIPT, "kill -9 $$"), log)
-    assert (outcome.exit_code, outcome.error, outcome.oom_killed) == (137, "", False)
 
 
 def test_a_last_line_without_line_break_is_kept(backend: DockerBackend, make_job: MakeJob, log: Path) -> None:
@@ -330,12 +208,6 @@ def test_a_job_of_the_callers_user_writes_as_the_caller(make_job: MakeJob, log: 
     assert outcome.exit_code == 0
     assert log.read_text().split() == ["4321", "8765", "user"]
     assert ((work / "a").stat().st_uid, (work / "a").stat().st_gid) == (4321, 8765)
-
-
-def test_a_program_that_does_not_exist(backend: DockerBackend, make_job: MakeJob, log: Path) -> None:
-    outcome = once(backend, make_job("no-such-program"), log)
-    assert outcome.exit_code == 127 or outcome.error
-    assert "no-such-program" in (log.read_text() if log.exists() else "") + outcome.error
 
 
 def test_the_name_is_taken_by_a_living_launcher(

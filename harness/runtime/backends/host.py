@@ -138,9 +138,7 @@ class HostBackend:
         """End every process of the job. Raises ``RuntimeError`` when one will not go or may be in use."""
         marks = {mark for _, mark in _marked() if (_read_mark(mark) or {}).get("name") == orphan.name}
         if any(owner.alive(_read_mark(mark) or {}) for mark in marks):
-            raise RuntimeError(
-                f"{orphan.name} belongs to a launcher that may still run; it was left alone"
-            )
+            raise RuntimeError(f"{orphan.name} belongs to a launcher that may still run; it was left alone")
         if not all(_sweep(mark) for mark in marks):
             raise RuntimeError(f"processes of {orphan.name} will not end")
 
