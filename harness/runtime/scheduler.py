@@ -68,7 +68,7 @@ class Batch:
         self._free = list(options.slots)
         self._ended: queue.SimpleQueue[tuple[_Waiting, Gpus, Result]] = queue.SimpleQueue()
         self._refused: dict[str, str] = {}
-        self._next_look = self._next_login = self._next_space = 0.0
+        self._next_check = self._next_login = self._next_space = 0.0
         self._short = ""
         self._queued_at = now()
         self.results: dict[int, Result] = {}
@@ -85,15 +85,20 @@ class Batch:
         others.
         """
         self._open()
-        while self._waiting or self.going:
-            self._collect()
-            self._look()
-            if self._stop.is_set():
-                for run in list(self.going.values()):
-                    run.stop.set()
-                self._give_up(self._waiting, "")
-            else:
-                self._start()
+        over = threading.Event()
+        threading.Thread(target=self._look_on, args=(over,), name="looking on", daemon=True).start()
+        try:
+            while self._waiting or self.going:
+                self._collect()
+                self._check()
+                if self._stop.is_set():
+                    for run in list(self.going.values()):
+                        run.stop.set()
+                    self._give_up(self._waiting, "")
+                else:
+                    self._start()
+        finally:
+            over.set()
         return [self.results[index] for index in range(len(self._plans))]
 
     def _open(self) -> None:
@@ -151,14 +156,19 @@ class Batch:
         self._waiting.append(job)
         self._waiting.sort(key=lambda other: other.index)
 
-    def _look(self) -> None:
-        """Every few seconds: what the runs say and have used, and whether one has to end."""
+    def _look_on(self, over: threading.Event) -> None:
+        """In a thread of its own, since it reads what agents write: what the runs say and have used."""
+        while not over.wait(_LOOK_S):
+            for run in list(self.going.values()):
+                run.look()
+
+    def _check(self) -> None:
+        """Every few seconds: whether a run has to end for what it has used."""
         moment = time.monotonic()
-        if moment < self._next_look:
+        if moment < self._next_check:
             return
-        self._next_look = moment + _LOOK_S
+        self._next_check = moment + _LOOK_S
         for run in list(self.going.values()):
-            run.look()
             over = self.ledger.over_run(run)
             if over and not run.stop.is_set():
                 self._say(f"{run.key.label}: {over}: ending it")

@@ -108,8 +108,10 @@ def _lines(path: Path) -> Iterator[dict[str, Any]]:
     # An agent that goes on may put a pipe there at any moment; nobody waits for its writer.
     with open_plain(path) as stream:
         while text := stream.readline(LONGEST_LINE):
-            if not text.endswith(b"\n") or not text.lstrip().startswith(b"{"):
-                continue  # cut, or part of a line that is too long, or something else
+            if not text.endswith(b"\n"):
+                return  # cut, or longer than any line of this format: the rest is something else
+            if not text.lstrip().startswith(b"{"):
+                continue
             try:
                 line = json.loads(text)
             except (ValueError, RecursionError):
