@@ -7,6 +7,7 @@ estimate that cannot be right is the operator's fault (``EstimateError``), never
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 from contract.constants import sampled_frames
 from contract.names import GEOPHYS, MOGE, SEMANTIC
 from scorer.estimates import EstimateError
+from scorer.prepare.output import PROVENANCE
 from world.npz import Archive, ArchiveError
 
 Floats = NDArray[np.float32]
@@ -30,13 +32,15 @@ class FeatureEstimate:
     """Features of the sampled frames of the reference video.
 
     rows : float32 (F', D), finite. stride : frames between samples, at least 1. layer : block of the network
-    that they were read at, counted from 1; None for global embeddings.
+    that they were read at, counted from 1; None for global embeddings. checkpoint : identity of the model's
+    files that the file notes; empty when it notes none.
     """
 
     path: Path
     rows: Floats
     stride: int
     layer: int | None = None
+    checkpoint: str = ""
 
     def require_video(self, frames: int) -> None:
         """Raise ``EstimateError`` unless the rows are those of a video of so many frames."""
@@ -46,6 +50,11 @@ class FeatureEstimate:
                 f"{self.path}: holds {len(self.rows)} rows at stride {self.stride}; the reference video of "
                 f"{frames} frames has {expected} samples: prepare the case again"
             )
+
+    def require_checkpoint(self, identity: str) -> None:
+        """Raise ``EstimateError`` if the file says that its model was another one."""
+        if self.checkpoint and identity and self.checkpoint != identity:
+            raise EstimateError(f"{self.path}: made with another checkpoint: prepare the case again")
 
     def require_width(self, width: int) -> None:
         """Raise ``EstimateError`` unless the rows are as wide as the model's at hand."""
@@ -59,15 +68,16 @@ class FeatureEstimate:
 def semantic_estimate(directory: Path, name: str) -> FeatureEstimate:
     """Read ``semantic_<name>.npz``. Raises ``FileNotFoundError`` or ``EstimateError``."""
     with _Members(directory / SEMANTIC.format(name=name)) as file:
-        return FeatureEstimate(file.path, file.features("embeddings"), file.stride())
+        return FeatureEstimate(
+            file.path, file.features("embeddings"), file.stride(), checkpoint=file.checkpoint()
+        )
 
 
 def geophys_estimate(directory: Path, name: str) -> FeatureEstimate:
     """Read ``geophys_<name>.npz``. Raises ``FileNotFoundError`` or ``EstimateError``."""
     with _Members(directory / GEOPHYS.format(name=name)) as file:
-        return FeatureEstimate(
-            file.path, file.features("trajectory"), file.stride(), file.whole_number("layer")
-        )
+        rows, layer = file.features("trajectory"), file.whole_number("layer")
+        return FeatureEstimate(file.path, rows, file.stride(), layer, file.checkpoint())
 
 
 def moge_points(directory: Path) -> Floats:
@@ -134,6 +144,16 @@ class _Members:
 
     def whole_number(self, name: str) -> int:
         return int(self.array(name, "iu", ()))
+
+    def checkpoint(self) -> str:
+        """Identity of the model's files, from the note of ``scorer.prepare``; empty without one."""
+        if PROVENANCE not in self.archive:
+            return ""
+        try:
+            note = json.loads(str(self.array(PROVENANCE, "U", ())))
+        except ValueError as error:
+            raise EstimateError(f"{self.path}: {PROVENANCE!r} cannot be read: {error}") from error
+        return str(note.get("checkpoint", "")) if isinstance(note, dict) else ""
 
     def stride(self) -> int:
         stride = self.whole_number("stride")

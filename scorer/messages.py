@@ -19,6 +19,13 @@ class ReferenceFault(Exception):
 
 
 @dataclass(frozen=True)
+class CaseFault:
+    """In place of a measurement: what is wrong with the case's own files. The worker is as good as before."""
+
+    text: str
+
+
+@dataclass(frozen=True)
 class Reply:
     """Answer to one request: a value, or a failure.
 

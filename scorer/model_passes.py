@@ -18,6 +18,7 @@ from scorer.console import Console
 from scorer.environment import worker_environment
 from scorer.lock import locked
 from scorer.manifest import Entry
+from scorer.messages import CaseFault
 from scorer.model_tasks import TASKS, ModelChoice
 from scorer.models import Models
 from scorer.options import Options
@@ -111,7 +112,7 @@ class _Pass:
         entry = row.entry
         subject = Subject(
             self.unit, entry.case, entry.render, row.frames, entry.estimates, entry.results,
-            referenced=entry.reference is not None,
+            self.models.identity[self.unit],
         )  # fmt: skip
         try:
             measured = self.slot.call(
@@ -131,6 +132,8 @@ class _Pass:
             results.write_error(self.unit, str(error), row.stamp, keep=keep, seconds=spent(started), **trace)
             self.tell(row, str(error))
             return False
+        if isinstance(measured, CaseFault):
+            return self.machine_failed(row, results, measured.text, keep)
         facts = {"model": self.models.identity[self.unit]}
         if checkpoint_store.unverified():
             facts["note"] = checkpoint_store.NOTE

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from scorer import arrays
-from scorer.messages import Measured
+from scorer.messages import CaseFault, Measured
 from scorer.subject import Subject
 from scorer.tasks import plain, require_owned
 
@@ -38,15 +38,19 @@ class ModelTasks:
 
         self._model = named(choice.estimator).load(pick_device(), choice.root)
 
-    def measure(self, subject: Subject, module: str, directory: Path) -> Measured:
+    def measure(self, subject: Subject, module: str, directory: Path) -> Measured | CaseFault:
         """Measure one world; arrays are staged in ``directory``.
 
-        Raises ``MemoryError`` when memory runs out on the device: the machine's fault, as it is on the host.
+        An estimate that cannot be right is returned, not raised: the model need not be loaded again. Raises
+        ``MemoryError`` when memory runs out on the device: the machine's fault, as it is on the host.
         """
+        from scorer.estimates import EstimateError
         from scorer.estimators.base import out_of_memory
 
         try:
             measurement = import_module(module).measure(subject, self._model)
+        except EstimateError as error:
+            return CaseFault(f"{type(error).__name__}: {error}")
         except RuntimeError as error:
             if out_of_memory(error):
                 raise MemoryError(str(error)) from error

@@ -13,7 +13,7 @@ class Subject:
     unit : what is measured, for instance ``semantic_tips``. case : ``<kind>/<case>``. render : the
     submission's video, whose gate is open. frames : frames of it, and of the reference video. estimates :
     directory of the prepare stage's files (may be absent). results : where the geometry pass has left its
-    arrays. referenced : the case has a reference world.
+    arrays. checkpoint : identity of the model's files.
     """
 
     unit: str
@@ -22,4 +22,4 @@ class Subject:
     frames: int
     estimates: Path
     results: Path
-    referenced: bool
+    checkpoint: str = ""

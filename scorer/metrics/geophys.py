@@ -58,9 +58,7 @@ def measure(subject: Subject, model: Patcher) -> Measurement:
     estimate = geophys_estimate(subject.estimates, name)
     if estimate.layer != LAYER:
         raise EstimateError(f"{estimate.path}: read at layer {estimate.layer}; expected {LAYER}")
-    render = render_features(
-        subject, estimate, lambda frames: model.patches(frames, layer=LAYER).mean(axis=(1, 2))
-    )
+    render = render_features(subject, estimate, lambda frames: patch_mean(model, frames))
     gt, pred = statistics(estimate.rows), statistics(render)
     gaps = relative_gaps(gt, pred)
     signals: dict[str, Any] = {"gt": gt, "pred": pred, "gaps": gaps, "layer": LAYER, "readout": READOUT}
@@ -72,6 +70,13 @@ def measure(subject: Subject, model: Patcher) -> Measurement:
     return Measurement(
         {f"{KEY}_signals": signals, f"{KEY}_score": agreement(gaps)}, {KEY: arrays}, causes={KEY: NO_PAIRING}
     )
+
+
+def patch_mean(model: Patcher, frames: Images) -> Floats:
+    """Mean float32 (n, D) of each frame's patches, summed in the same order as in ``scorer.prepare``."""
+    patches = model.patches(frames, layer=LAYER)
+    rows: Floats = patches.reshape(len(patches), -1, patches.shape[-1]).mean(axis=1)
+    return rows
 
 
 def statistics(path: NDArray[Any]) -> dict[str, float]:

@@ -35,6 +35,7 @@ def render_features(
     ``VideoError`` when the render cannot be decoded, and ``ValueError`` when it has another number of frames.
     """
     estimate.require_video(subject.frames)
+    estimate.require_checkpoint(subject.checkpoint)
     with Prefetch(batches(frames(subject.render, estimate.stride), BATCH)) as ahead:
         rows = np.concatenate([network(batch) for batch in ahead])
     if len(rows) != len(estimate.rows):

@@ -137,7 +137,7 @@ def clip(path: Path, count: int = FRAMES) -> np.ndarray:
 
 
 def subject(root: Path, frames: int = FRAMES) -> Subject:
-    return Subject("geophys_dinov3", "real/x", root / "render.mp4", frames, root, root, referenced=False)
+    return Subject("geophys_dinov3", "real/x", root / "render.mp4", frames, root, root)
 
 
 def estimate(root: Path, **members: Any) -> None:

@@ -67,6 +67,11 @@ def test_each_model_is_loaded_once_for_all_worlds(three: Lab) -> None:
         ("import torch\nraise torch.OutOfMemoryError('CUDA out of memory')", "MemoryError: CUDA out of", 2),
         ("raise RuntimeError('CUDA error: an illegal memory access')", "DeviceFault: CUDA error", 2),
         ("time.sleep(600)", "timeout after 6s", 2),
+        (
+            "from scorer.estimates import EstimateError\nraise EstimateError('of old')",
+            "EstimateError: of old",
+            1,
+        ),
         ("raise ValueError('bad frames')", None, 1),
         ("return Measurement({GEOPHYS + '_score': float('nan')})", None, 1),
     ],

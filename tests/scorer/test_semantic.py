@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +45,7 @@ def root(tmp_path: Path) -> Path:
 
 
 def subject(root: Path, unit: str = "semantic_tips") -> Subject:
-    return Subject(unit, "real/x", root / "render.mp4", FRAMES, root, root, referenced=False)
+    return Subject(unit, "real/x", root / "render.mp4", FRAMES, root, root)
 
 
 def estimate(root: Path, stride: int = 1, name: str = "tips", **members: Any) -> np.ndarray:
@@ -123,6 +124,19 @@ def test_an_estimate_of_another_video_is_the_operators_fault(root: Path) -> None
     estimate(root, embeddings=rows[:-1])
     with pytest.raises(EstimateError, match="holds 18 rows at stride 1; the reference video of 19 frames"):
         measure(subject(root), Colours())
+
+
+def test_an_estimate_by_another_checkpoint_is_the_operators_fault(root: Path) -> None:
+    def noted(text: str) -> Subject:
+        estimate(root, provenance=np.array(text))
+        return replace(subject(root), checkpoint="ours")
+
+    assert measure(noted('{"checkpoint": "ours"}'), Colours()).detail["semantic_tips"] == 1.0
+    assert measure(noted("[]"), Colours()).detail["semantic_tips"] == 1.0  # says nothing
+    with pytest.raises(EstimateError, match="made with another checkpoint"):
+        measure(noted('{"checkpoint": "theirs"}'), Colours())
+    with pytest.raises(EstimateError, match="'provenance' cannot be read"):
+        measure(noted("{"), Colours())
 
 
 def test_a_render_that_ends_early_is_the_submissions_fault(root: Path) -> None:

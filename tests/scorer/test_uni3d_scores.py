@@ -49,7 +49,7 @@ def scene(worlds: Path, case: str, run: str, *, reference: bool) -> Scene:
 def subject(root: Path, case: str, **stored: np.ndarray) -> Subject:
     staged = arrays.stage(root, "uni3d_clouds", {"uni3d_clouds": stored})
     arrays.publish(root, "uni3d_clouds", staged)
-    return Subject("uni3d", case, root / "render.mp4", 4, root, root, referenced="point_scene" in stored)
+    return Subject("uni3d", case, root / "render.mp4", 4, root, root)
 
 
 def cloud(seed: int, count: int = 500) -> np.ndarray:
