@@ -182,11 +182,17 @@ class ScorerSection(Table):
     environment: ScorerEnvironment = ScorerEnvironment()
 
 
-class Executable(Table):
-    """``[docker]`` and ``[sif]``: the engine."""
+class DockerTable(Table):
+    """``[docker]``: the engine."""
 
     executable: str | None = None
     host: str | None = None
+
+
+class SifTable(Table):
+    """``[sif]``: the program that runs .sif images."""
+
+    executable: str | None = None
 
 
 class RuntimeFile(Table):
@@ -200,8 +206,8 @@ class RuntimeFile(Table):
     agent: AgentSection = AgentSection()
     budget: Budget = Budget()
     scorer: ScorerSection = ScorerSection()
-    docker: Executable = Executable()
-    sif: Executable = Executable()
+    docker: DockerTable = DockerTable()
+    sif: SifTable = SifTable()
 
     @field_validator("backend")
     @classmethod

@@ -57,7 +57,7 @@ def test_a_run_that_succeeds(docker_lab: Lab, base_image: str, monkeypatch: pyte
     agent(docker_lab, base_image, script + 'echo n > "$HOME/.notes/n"; ' + DELIVER, extra)
     shown = docker_lab.infer("--dry-run").stdout
     for part in (
-        "docker run --rm --init --name 4dcb-",
+        "docker run --rm --init --name",
         "--user 0:0",
         "KEY=***",
         f"--entrypoint sh {base_image}",
