@@ -115,6 +115,12 @@ def priced(agent: str, model: str) -> bool:
     return found is not None and found.priced(model)
 
 
+def why_unpriced(agent: str, model: str) -> str:
+    """One sentence about a model that :func:`priced` does not know; empty where the reader says nothing."""
+    say = getattr(reader(agent), "why_unpriced", None)
+    return str(say(model)) if say else ""
+
+
 def tokens_of(usage: Mapping[str, Any] | None) -> int:
     """All tokens of a ``usage`` record, 0 when there is none."""
     return sum(int(usage.get(name) or 0) for name in TOKEN_FIELDS) if usage else 0

@@ -199,9 +199,10 @@ def check_priced(plans: Sequence[Plan], runtime: Runtime) -> None:
     for key, bound in (("max_usd", budget.max_usd), ("max_usd_per_run", budget.max_usd_per_run)):
         for plan in plans if bound is not None else ():
             if not accounting.priced(plan.setting.reader, plan.key.model):
+                why = accounting.why_unpriced(plan.setting.reader, plan.key.model)
                 raise UserError(
                     f"[budget] {key} cannot be kept: the price of {plan.key.model!r} for agent "
-                    f"{plan.key.agent} is not known",
+                    f"{plan.key.agent} is not known{f' ({why})' if why else ''}",
                     where=runtime.path,
                     next_step="set max_tokens instead, or make the price known, see docs/configuration.md",
                 )

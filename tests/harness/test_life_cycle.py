@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
+import pty
+import resource
+import select
 import signal
+import struct
+import subprocess
+import termios
 import time
 from pathlib import Path
 from typing import Any
@@ -342,3 +349,52 @@ def test_a_hostile_agent_costs_a_note(lab: Lab) -> None:
         assert path.is_dir() or (path.is_file() and not path.is_symlink())
         assert path.lstat().st_size < 1 << 30
     assert lab.leftovers() == []
+
+
+def test_a_terminal_shows_what_goes_on(lab: Lab) -> None:
+    gate = lab.root / "gate"
+    script = DELIVER + USAGE + f"echo 'hello [bold]there'; while ! test -e {gate}; do sleep 0.05; done"
+    lab.runtime(lab.shell_agent(script, extra=COUNTED), agent=QUICK)
+    lab.jobs()
+    master, slave = pty.openpty()
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 160, 0, 0))
+    process = subprocess.Popen(
+        lab.command(),
+        env=lab.environment(TERM="xterm"),
+        stdout=slave,
+        stderr=slave,
+        stdin=slave,
+        cwd=lab.root,
+    )
+    os.close(slave)
+    seen = b""
+    try:
+        parts = (b"elapsed", b"hello [bold]there", b"$0.50", b"1 running")
+        while not all(part in seen for part in parts):
+            assert select.select([master], [], [], 60)[0], seen[-2000:]
+            seen += os.read(master, 65536)
+        gate.touch()
+        while select.select([master], [], [], 60)[0]:
+            try:
+                piece = os.read(master, 65536)
+            except OSError:  # the terminal's other side was closed
+                break
+            seen += piece
+        assert process.wait(60) == 0
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+        os.close(master)
+    assert b"\x1b[?25h" in seen[seen.rindex(b"\x1b[?25l") :], "the cursor stays hidden"
+    assert b"1 of 1 runs done" in seen
+
+
+def test_the_launcher_adds_less_than_a_second_of_processor_to_a_run(lab: Lab) -> None:
+    lab.runtime(lab.shell_agent(DELIVER), agent=QUICK + "parallel = 2")
+    lab.jobs(trials=12)
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert lab.infer().returncode == 0
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    assert used / 12 < 1.0, "launcher, wardens and agents together"
