@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from harness.runtime.agentconfig import Budget
 from harness.runtime.attempts import Spent
-from harness.runtime.config import Budget
 from harness.runtime.going import Going
 
 

@@ -15,11 +15,12 @@ from contract.errors import UserError
 from contract.names import CONTAINER, RUN_RECORD
 from contract.runs import RunKey
 from harness.runtime import accounting
+from harness.runtime.agentconfig import AgentTable
 from harness.runtime.agentjob import Credential, Setting
 from harness.runtime.agents import BUILT_IN, Agent, Context, custom_agent
 from harness.runtime.backends import check_job
 from harness.runtime.backends.base import Backend, Limits
-from harness.runtime.config import NO_NETWORK, AgentTable, Runtime
+from harness.runtime.config import NO_NETWORK, Runtime
 from harness.runtime.delivery import Bounds
 from harness.runtime.gpus import devices
 from harness.runtime.jobs import JobList, reference_video

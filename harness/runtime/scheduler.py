@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from harness.runtime import attempts
+from harness.runtime.agentconfig import Budget
 from harness.runtime.backends.base import Backend
-from harness.runtime.config import Budget
 from harness.runtime.credentials import clear_temporaries, read_copy, write_back
 from harness.runtime.going import Going
 from harness.runtime.gpus import Gpus

@@ -15,8 +15,9 @@ from harness_lab import Lab, eventually
 
 from contract.errors import UserError
 from harness.runtime import scheduler
+from harness.runtime.agentconfig import Budget
 from harness.runtime.backends.base import Job, Orphan, Outcome
-from harness.runtime.config import Budget, load_runtime
+from harness.runtime.config import load_runtime
 from harness.runtime.going import Going, last_line
 from harness.runtime.gpus import slots
 from harness.runtime.jobs import load_jobs
