@@ -35,9 +35,10 @@ def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Which tests a worker must run together: those of a file, and all that share the Docker engine, whose
-    launchers clean up after each other.
+    """Which tests a worker must run together: those of a file, and all that share an engine, whose launchers
+    clean up after each other.
     """
     for item in items:
-        group = "docker" if item.get_closest_marker("docker") else str(item.path)
+        shared = [name for name in ("docker", "sif") if item.get_closest_marker(name)]
+        group = shared[0] if shared else str(item.path)
         item.add_marker(pytest.mark.xdist_group(group))

@@ -13,6 +13,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Mapping
+from functools import cache
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -44,12 +45,7 @@ class Rig:
         self.kind, self.image, self.shared = kind, image, shared
         self.contained = kind != "host"
         self.inside = PurePosixPath("/w") if self.contained else PurePosixPath(shared)
-        makers: dict[str, Callable[[], Backend]] = {
-            "docker": lambda: DockerBackend(grace=grace),
-            "sif": lambda: SifBackend(grace=grace),
-            "host": lambda: HostBackend(grace),
-        }
-        self.backend = makers[kind]()
+        self.backend = backend(kind, grace)
         self.log = shared.parent / "agent.log"
         self.mark = f"4dcb-test-{uuid.uuid4().hex[:12]}"
 
@@ -117,6 +113,14 @@ class Rig:
             start_new_session=True,
         )
         return process, job
+
+
+@cache
+def backend(kind: str, grace: float) -> Backend:
+    """One for all tests, as a launcher has one for all runs."""
+    if kind == "docker":
+        return DockerBackend(grace=grace)
+    return SifBackend(grace=grace) if kind == "sif" else HostBackend(grace)
 
 
 def sif_backend(rig: Rig) -> SifBackend:
