@@ -32,6 +32,13 @@ def expand_env(
                     next_step=f"export {reference[1]}=… before starting",
                 )
             secrets[name] = environ[reference[1]]
+        elif _REFERENCE.search(value):
+            raise UserError(
+                f"[{where}]: {name} refers to a variable in the middle of a value",
+                where=path,
+                expected='"${NAME}" and nothing else, so that the whole value is known as a secret',
+                next_step="put the whole value into a variable of your environment",
+            )
         elif re.search(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL", name.upper()):
             secrets[name] = value
         else:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 from harness_lab import Lab
+from pydantic import BaseModel
 
 from contract.errors import UserError
-from harness.runtime.config import REPOSITORY, find_file, load_runtime
-from harness.runtime.jobs import MOST_RUNS, load_jobs
+from harness.runtime.agentconfig import AgentTable
+from harness.runtime.config import REPOSITORY, RuntimeFile, find_file, load_runtime
+from harness.runtime.jobs import MOST_RUNS, JobsFile, JobTable, load_jobs
 from harness.runtime.variables import expand_env
 
 JOB = '[[job]]\ncase = "B_01"\nagent = "a"\nmodel = "m"\neffort = "none"\n'
@@ -76,11 +79,27 @@ def test_the_template_read_with_every_line_switched_on(tmp_path: Path) -> None:
     assert set(runtime.file.agent.agents) == {"claude", "codex", "antigravity", "stirrup", "baseline", "mine"}
     assert runtime.file.agent.limits.pids == 4096
     assert runtime.file.scorer.task_timeouts == {"mesh": 3600.0}
+    assert runtime.file.budget.max_usd_per_run == 25.0
+
+
+def test_every_key_of_both_files_is_documented() -> None:
+    text = (REPOSITORY / "docs/configuration.md").read_text(encoding="utf-8")
+    todo: list[type[BaseModel]] = [RuntimeFile, AgentTable, JobsFile, JobTable]
+    seen = 0
+    while todo:
+        for name, field in todo.pop().model_fields.items():
+            inner = field.annotation
+            if isinstance(inner, type) and issubclass(inner, BaseModel):
+                todo.append(inner)
+            elif name not in ("agents", "job"):
+                seen += 1
+                assert re.search(rf"`(job\.)?{name}`", text), f"{name} is not in docs/configuration.md"
+    assert seen > 50
 
 
 def _is_toml(line: str) -> bool:
     text = line.removeprefix("# ")
-    return text.startswith("[agent") or text.startswith("[scorer") or " = " in text.split("#")[0]
+    return text.startswith(("[agent", "[scorer", "[budget")) or " = " in text.split("#")[0]
 
 
 def test_the_jobs_template_is_valid(tmp_path: Path) -> None:
@@ -283,3 +302,5 @@ def test_variables_are_split_into_plain_ones_and_secrets(tmp_path: Path) -> None
     assert secrets == {"API_KEY": "k", "HF_TOKEN": "t", "DB_PASSWORD": "p", "FROM_OUTSIDE": "value"}
     with pytest.raises(UserError, match=r"refers to \$\{OUTER\}, which is not set"):
         expand_env(env, "agent.x.env", tmp_path, {})
+    with pytest.raises(UserError, match="in the middle of a value"):
+        expand_env({"HEADER": "Bearer ${OUTER}"}, "agent.x.env", tmp_path, {"OUTER": "value"})
