@@ -52,6 +52,8 @@ def test_input_sizes_are_the_published_ones(height, width, expected):
         (2160, 3840, (924, 518)),
         (100, 178, (924, 518)),  # exactly 1.78: not stretched yet
         (100, 179, (924, 518)),  # 514.2 rounds back to 37 patches
+        (1000, 1797, (924, 518)),  # 512.2 too
+        (1000, 1803, (910, 504)),  # 510.5 does not
         (100, 400, (896, 224)),  # 230.1: 16 patches
         (2, 2000, (14000, 14)),  # the rule leaves no patch across: one
     ],
