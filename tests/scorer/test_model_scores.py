@@ -34,7 +34,7 @@ def run(root: Path, program: str, *flags: str) -> subprocess.CompletedProcess[st
     roots = [part for name in trees for part in (f"--{name}", str(root / name))]
     command = [sys.executable, "-m", program, "--manifest", str(root / "manifest.json"), *roots, *flags]
     env = environment() | {UNVERIFIED: "1"}
-    return subprocess.run(command, env=env, capture_output=True, text=True, timeout=600, check=False)
+    return subprocess.run(command, env=env, capture_output=True, text=True, timeout=1800, check=False)
 
 
 @pytest.fixture(scope="module")

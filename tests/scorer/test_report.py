@@ -196,3 +196,37 @@ def test_intervals_contain_the_summary() -> None:
         assert bounds[key].low <= mean.value <= bounds[key].high
     assert summary.overall is not None
     assert bounds["Overall"].low <= summary.overall <= bounds["Overall"].high
+
+
+def test_what_was_left_out_for_want_of_a_model_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    skipped = {
+        "semantic_dinov3": "no weights",
+        "semantic_tips": "no weights",
+        "uni3d": "no weights",
+        "x": "y",
+    }
+    for run in ("real/a/one/1", "real/b/one/1"):
+        kept = {key: value for key, value in reward(0.8).items() if key not in (*skipped, "uni3d_moge_scene")}
+        add(tmp_path, run, kept | {"semantic_tips": 0.7})  # of an earlier scoring
+        detail = tmp_path / run / "results/reward.detail.json"
+        write_json(detail, {"status": "ok", "skipped": skipped})
+    found = json.loads(report(tmp_path, capsys, "--format", "json"))
+    assert found["skipped"] == {"uni3d_moge_scene": 2, "semantic_dinov3": 2}
+    (group,) = found["groups"]
+    rows = {row["name"]: row for row in group["rows"]}
+    assert rows["semantic_dinov3"]["states"] == {"missing": 2}
+    assert rows["semantic_tips"]["mean"] == pytest.approx(0.7)
+    assert "Perceptual" not in group["overall_families"]
+    table = report(tmp_path, capsys)
+    assert "uni3d_moge_scene in 2 run(s), semantic_dinov3 in 2 run(s)" in table
+    assert "Overall rests on 4 of 5 families" in table
+
+
+@pytest.mark.parametrize("junk", [[], 3, ["semantic_dinov3", {}], {"semantic_dinov3": None}])
+def test_a_strange_list_of_what_was_left_out(tmp_path: Path, junk: object) -> None:
+    add(tmp_path, "real/a/one/1", {})
+    write_json(tmp_path / "real/a/one/1/results/reward.detail.json", {"skipped": junk})
+    (run,) = find_runs(tmp_path)
+    assert run.skipped <= {"semantic_dinov3"}

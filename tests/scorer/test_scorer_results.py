@@ -297,3 +297,55 @@ def test_files_of_others_are_no_obstacle(tmp_path: Path, text: str) -> None:
     assert results.gates("g") is None
     results.write_error("mesh", "ValueError: x", STAMP)
     assert states(files(results)[0], "error") == set(TYPE_BY_NAME["mesh"].keys)
+
+
+def test_single_models_of_a_type_are_written_apart(tmp_path: Path) -> None:
+    results = gated(tmp_path, "real/x", OPEN, ["semantic"])
+    for name, value in (("semantic_dinov3", 0.5), ("semantic_tips", 0.0)):
+        rows = {"semantic_per_frame": {name: [value]}, "semantic_frames": 1, "semantic_stride": 1}
+        results.write_measured(name, Measured({name: value, **rows}), STAMP)
+    reward, detail = files(results)
+    assert reward == {"semantic_dinov3": 0.75, "semantic_tips": 0.5}
+    assert detail["semantic_per_frame"] == {"semantic_dinov3": [0.5], "semantic_tips": [0.0]}
+    assert results.up_to_date("semantic_dinov3", STAMP)
+    results.write_infrastructure("semantic_dinov3", "no memory")
+    reward, detail = files(results)
+    assert reward == {"semantic_tips": 0.5}
+    assert detail["semantic_per_frame"] == {"semantic_tips": [0.0]}
+    assert detail["infrastructure"] == {"semantic_dinov3": "no memory"}
+    assert results.up_to_date("semantic_tips", STAMP)
+    results.write_error("semantic_tips", "ValueError: bad", STAMP)
+    reward, detail = files(results)
+    assert reward == {"semantic_tips": "error"}
+    assert not {"semantic_per_frame", "semantic_frames", "semantic_stride"} & set(detail)
+
+
+def test_clouds_stay_while_their_model_works(tmp_path: Path) -> None:
+    results = gated(tmp_path, "synthetic/x", OPEN, ["uni3d"])
+
+    def staged(group: str) -> dict[str, str]:
+        (tmp_path / f".{group}").write_bytes(b"")
+        return {f"{group}.npz": f".{group}"}
+
+    keep = ("uni3d_clouds.npz",)
+    results.write_measured("uni3d_clouds", Measured({}, staged("uni3d_clouds")), STAMP)
+    results.write_measured("uni3d", Measured({"uni3d_point_scene": 1.0}, staged("uni3d")), STAMP, keep=keep)
+    assert {"uni3d.npz", "uni3d_clouds.npz"} <= {path.name for path in tmp_path.iterdir()}
+    assert files(results)[0]["uni3d_point_scene"] == 1.0
+    results.write_infrastructure("uni3d", "no memory", keep)
+    assert results.up_to_date("uni3d_clouds", STAMP)
+    results.write_error("uni3d", "ValueError: bad clouds", STAMP)
+    assert not results.up_to_date("uni3d_clouds", STAMP)
+    assert not (tmp_path / "uni3d_clouds.npz").exists()
+
+
+def test_what_is_skipped_is_noted_until_it_is_wanted_again(tmp_path: Path) -> None:
+    results = gated(tmp_path, "real/x", OPEN, [])
+    results.note_skipped([], {"uni3d": "no weights", "semantic_tips": "no package"})
+    results.note_skipped(["semantic_tips", "mesh"], {})
+    assert files(results)[1]["skipped"] == {"uni3d": "no weights"}
+    written = (tmp_path / "reward.detail.json").stat().st_mtime_ns
+    results.note_skipped(["mesh"], {})
+    assert (tmp_path / "reward.detail.json").stat().st_mtime_ns == written
+    results.note_skipped(["uni3d"], {})
+    assert "skipped" not in files(results)[1]
