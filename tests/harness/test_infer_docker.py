@@ -36,7 +36,7 @@ def containers(lab: Lab) -> list[str]:
     """Names of our containers, running or not, for runs of this laboratory's only system."""
     engine = docker.from_env()
     try:
-        found = engine.containers.list(all=True, filters={"label": f"{LABEL}.run"})
+        found = engine.containers.list(all=True, ignore_removed=True, filters={"label": f"{LABEL}.run"})
         return [c.name for c in found if c.labels[f"{LABEL}.run"] == "synthetic/B_01/tester-m-none/1"]
     finally:
         engine.close()
