@@ -44,8 +44,10 @@ class Ledger:
 
     def over_batch(self, going: Iterable[tuple[int, Going]] = ()) -> str:
         """Why no further run may start, one clause; empty when it may."""
-        total = self.total(going)
         budget = self.budget
+        if budget.max_tokens is None and budget.max_usd is None:
+            return ""
+        total = self.total(going)
         if budget.max_tokens is not None and total.tokens >= budget.max_tokens:
             return f"{total.tokens} tokens used, max_tokens = {budget.max_tokens}"
         if budget.max_usd is None:

@@ -5,7 +5,7 @@ is touched.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path, PurePosixPath
@@ -14,12 +14,12 @@ from typing import Any
 from contract.errors import UserError
 from contract.names import CONTAINER, RUN_RECORD
 from contract.runs import RunKey
-from harness.runtime import accounting
 from harness.runtime.agentconfig import AgentTable
 from harness.runtime.agentjob import Credential, Setting
 from harness.runtime.agents import BUILT_IN, Agent, Context, custom_agent
 from harness.runtime.backends import check_job
 from harness.runtime.backends.base import Backend, Limits
+from harness.runtime.boundcheck import check_bounds, live_warnings
 from harness.runtime.config import NO_NETWORK, Runtime
 from harness.runtime.delivery import Bounds
 from harness.runtime.gpus import devices
@@ -76,7 +76,7 @@ def plan_all(
             check_writable(plan.place.final.parent, "runs_root")
         setting = plan.setting.with_engine(engine)
         ready.append(Plan(plan.place, setting, plan.config, skip, plan.warnings))
-    check_priced([plan for plan in ready if not plan.skip], runtime)
+    check_bounds([plan.setting for plan in ready if not plan.skip], runtime.file.budget, runtime.path)
     return ready
 
 
@@ -123,6 +123,7 @@ def plan_run(key: RunKey, jobs: Path, runtime: Runtime, image: str) -> Plan:
     warnings: tuple[str, ...] = ()
     if setting.credential:
         warnings = _login_warnings(setting.credential.source, key.agent, setting.timeout)
+    warnings += live_warnings(setting)
     return Plan(Place(runtime.runs, key), setting, comparable(setting, table), warnings=warnings)
 
 
@@ -190,31 +191,6 @@ def _credential(name: str, table: AgentTable, runtime: Runtime) -> Credential | 
 @cache
 def _login_warnings(source: Path, agent: str, timeout: int) -> tuple[str, ...]:
     return tuple(check_login(source, agent, timeout))
-
-
-def check_priced(plans: Sequence[Plan], runtime: Runtime) -> None:
-    """Refuse a bound that could not be kept: of dollars for a model without a price, of tokens for an agent
-    whose transcript nobody can read. Raises ``UserError``.
-    """
-    budget = runtime.file.budget
-    for key, bound in (("max_usd", budget.max_usd), ("max_usd_per_run", budget.max_usd_per_run)):
-        for plan in plans if bound is not None else ():
-            if not accounting.priced(plan.setting.reader, plan.key.model):
-                why = accounting.why_unpriced(plan.setting.reader, plan.key.model)
-                raise UserError(
-                    f"[budget] {key} cannot be kept: the price of {plan.key.model!r} for agent "
-                    f"{plan.key.agent} is not known{f' ({why})' if why else ''}",
-                    where=runtime.path,
-                    next_step="set max_tokens instead, or make the price known, see docs/configuration.md",
-                )
-    for key, limit in (("max_tokens", budget.max_tokens), ("max_tokens_per_run", budget.max_tokens_per_run)):
-        for plan in plans if limit is not None else ():
-            if not accounting.counted(plan.setting.reader):
-                raise UserError(
-                    f"[budget] {key} cannot be kept: nobody counts the tokens of agent {plan.key.agent}",
-                    where=runtime.path,
-                    next_step=f"say in [agent.{plan.key.agent}] which transcript it writes",
-                )
 
 
 def comparable(setting: Setting, table: AgentTable) -> dict[str, Any]:

@@ -114,6 +114,17 @@ class DockerBackend:
     def check_job(self, job: Job) -> None:
         """An engine keeps all that a job can ask for, or says so itself when the container is created."""
 
+    def storage(self) -> tuple[Path, ...]:
+        """Where the engine keeps containers, if that is on this machine; its free space matters to runs."""
+        client = connect_or_explain(self._settings.host)
+        try:
+            place = Path(str(client.info().get("DockerRootDir") or "/nowhere"))
+        except (DockerException, *TRANSPORT_ERRORS):
+            return ()
+        finally:
+            client.close()
+        return (place,) if place.is_dir() else ()
+
     def describe(self, job: Job) -> list[str]:
         """Words of the equivalent ``docker run``, secrets as ``***``."""
         return [self._program, *command_line(job, self._settings.owner, self._engine)[1:]]
