@@ -12,20 +12,25 @@ EVERY = 60.0
 
 
 class Progress(Console):
-    """Counts estimates, and within the current one frames."""
+    """Counts the cases that a model is run on, and within the current one frames.
+
+    The time left is that of this model: what the next ones will take, nobody knows before they run.
+    """
 
     def __init__(self, *, progress: bool | None = None, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__(progress=progress)
         self._clock = clock
         self._total = 0
         self._done = 0
-        self._label = ""
+        self._what = self._label = ""
         self._frames = self._seen = 0
         self._begun = self._started = self._spoken = 0.0
 
     def start(self, total: int, what: str = "") -> None:
-        """So many estimates are to be made."""
-        self._total, self._begun = total, self._clock()
+        """So many estimates ``what`` are to be made; in place of earlier ones."""
+        self._total, self._done, self._what, self._begun = total, 0, what, self._clock()
+        if self._bar is not None:
+            self._bar.stop()
         if not self._wanted or not total:
             return
         from rich.console import Console as Terminal
@@ -40,7 +45,7 @@ class Progress(Console):
 
         columns = (
             TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(),
-            TextColumn("estimates"), TimeElapsedColumn(), TextColumn("left"),
+            TextColumn(what, markup=False), TimeElapsedColumn(), TextColumn("left"),
             TimeRemainingColumn(elapsed_when_finished=False),
         )  # fmt: skip
         self._bar = Progress(*columns, console=Terminal(stderr=True), transient=True)
@@ -81,7 +86,7 @@ class Progress(Console):
         if self._bar is not None or not 0 < done < self._total:
             return ""
         left = (now - self._begun) / done * (self._total - done)
-        return f"; {self._done} of {self._total} estimates, about {duration(left)} left"
+        return f"; {self._done} of {self._total} {self._what}, about {duration(left)} left"
 
     def _share(self) -> float:
         return self._done + (self._seen / self._frames if self._frames else 0.0)

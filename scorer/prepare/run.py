@@ -43,7 +43,6 @@ def prepare(
     todo = {name: run.examine(name, estimates) for name, estimates in groups.items()}
     if not options.dry_run and any(todo.values()):
         run.device = pick_device(options.device)
-        console.start(sum(len(items) for items in todo.values()))
     for name, items in todo.items():
         console.line(f"== {name}")
         run.group(name, groups[name], items)
@@ -127,9 +126,8 @@ class _Run:
             model = estimate.model().load(self.device, self.options.checkpoints)
         except Exception as error:
             self.failed(f"{estimate.group}: {estimate.model().name} cannot be loaded", error)
-            for _ in items:
-                self.console.end()
             return
+        self.console.start(len(items), estimate.file)
         for each in items:
             if not self.one(each, model):
                 # The tensors of a failed attempt were referenced by its exception until here.

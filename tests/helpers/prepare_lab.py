@@ -194,6 +194,7 @@ class PrepareLab:
             "PYTHONPATH": path,
             "PREPARE_LAB": str(self.root),
             "FOURDCB_UNVERIFIED_CHECKPOINTS": "1",
+            "OMP_NUM_THREADS": "1",  # on a busy machine several mostly spin
         }
 
     def here(self, *flags: str, table: Table = FAKE_TABLE) -> int:
