@@ -52,7 +52,7 @@ def build(runs: Sequence[ScoredRun], grouping: str, root: Path) -> Report:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Print the report; when runs are missing, status 1, so that a script notices, and a line that says so."""
+    """Print the report; when runs are missing, status 1 for scripts, and a line on standard error."""
     parser = argparse.ArgumentParser(prog="python -m scorer.report", description=__doc__)
     parser.add_argument("--runs", type=Path, default=Path("runs"), help="tree of runs (default: runs)")
     parser.add_argument("--by", choices=list(GROUPINGS), default="system", help="what a line stands for")

@@ -15,7 +15,6 @@ Vertices = npt.NDArray[np.float32]
 Faces = npt.NDArray[np.int32]
 Mesh = tuple[Vertices, Faces]
 
-_STEM = re.compile(r"[0-9]+")
 _MEMBER = re.compile(r"(vertices|faces)_([0-9]{4})")
 
 
@@ -25,10 +24,12 @@ def empty_mesh() -> Mesh:
 
 
 def mesh_id(name: str) -> int | None:
-    """The id that an archive's file name stands for, or None when it is no mesh archive's name."""
+    """The id that an archive's file name stands for, or None when it is no mesh archive's name.
+
+    Any decimal digits count, as they always have, with zeros before them or not.
+    """
     stem = name.removesuffix(ARCHIVE_SUFFIX)
-    # More than eighteen digits name no object; Python refuses to parse very long numbers at all.
-    if stem == name or not _STEM.fullmatch(stem) or len(stem.lstrip("0")) > 18:
+    if stem == name or not stem.isdecimal():
         return None
     return int(stem) or None
 

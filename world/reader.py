@@ -37,6 +37,7 @@ __all__ = ["Material", "World", "WorldError"]
 CACHE_BYTES = 256 << 20
 """Decoded meshes that are kept for the next metric that asks for the same frame."""
 _OPEN_ARCHIVES = 64
+_LARGEST_ID = int(np.iinfo(np.int32).max)
 
 
 class WorldError(ValueError):
@@ -183,6 +184,8 @@ class World:
         parts = self.parts(frame)
         if not parts:
             return (*empty_mesh(), np.zeros(0, np.int32))
+        if parts[-1][0] > _LARGEST_ID:
+            raise WorldError(f"{MESHES}: id {parts[-1][0]} is above {_LARGEST_ID}, the largest that is drawn")
         starts = np.cumsum([0, *(len(vertices) for _, vertices, _ in parts)])
         vertices = np.concatenate([vertices for _, vertices, _ in parts])
         shifted = [part[2] + np.int32(start) for part, start in zip(parts, starts[:-1], strict=True)]

@@ -13,6 +13,7 @@ import pytest
 from base_world import VERTICES, build_base_world, edit
 
 from world.reader import World
+from world.validation import check_world
 
 
 @pytest.fixture(scope="module")
@@ -139,3 +140,16 @@ def test_an_archive_that_goes_while_it_is_read(sound: Path, tmp_path: Path) -> N
             world.object_mesh(1, 0)
         with pytest.raises(ValueError, match=r"^dynamics/a\.npz: cannot be opened: No such file"):
             _ = material.pos
+
+
+def test_every_name_that_the_gate_lets_pass_is_read(sound: Path, tmp_path: Path) -> None:
+    path = tmp_path / "world"
+    shutil.copytree(sound, path)
+    (path / "meshes/1.npz").rename(path / "meshes/0\u0661.npz")  # an Arabic one
+    (path / "meshes/2.npz").rename(path / "meshes/99999999999.npz")
+    assert check_world(path, scorer=True) == []
+    with World(path) as world:
+        assert world.ids == (1, 99999999999)
+        assert len(world.object_mesh(1, 2)[0]) == len(VERTICES)
+        with pytest.raises(ValueError, match=r"^meshes: id 99999999999 is above 2147483647"):
+            world.soup(0)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from contract.names import ARCHIVE_SUFFIX, MESHES, faces_key, vertices_key
+from world.meshes import mesh_id
 from world.npz import Archive, ArchiveError
 from world.validation.files import describe, is_directory, is_file, mode_of, names_in
 from world.validation.violation import Faults, Violation, reason
@@ -86,14 +87,6 @@ def list_meshes(world: Path) -> MeshListing:
             owners[identifier] = name
             listing.files.append(MeshFile(name, identifier))
     return listing
-
-
-def mesh_id(name: str) -> int | None:
-    """The id in a mesh file's name, or None. Any decimal digits count, as they always have."""
-    stem = name.removesuffix(ARCHIVE_SUFFIX)
-    if stem == name or not stem.isdecimal():
-        return None
-    return int(stem) or None
 
 
 def check_mesh(world: Path, mesh: MeshFile, frames: int | None, *, scorer: bool = False) -> MeshReport:
