@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 
 import docker
@@ -11,6 +12,7 @@ import pytest
 from harness_lab import DELIVER, VIDEO, Lab, end, eventually
 
 from harness.runtime.backends.base import LABEL
+from harness.runtime.backends.docker import DockerBackend
 
 pytest_plugins = ("docker_engine",)
 pytestmark = pytest.mark.docker
@@ -124,3 +126,14 @@ def test_an_image_that_is_not_there_stops_all_before_anything_is_touched(boxed: 
     assert done.returncode == 2
     assert "4dcb/no-such-image:x" in done.stderr
     assert not boxed.runs.exists()
+
+
+def test_the_engines_own_disk_is_looked_at(boxed: Lab) -> None:
+    (place,) = DockerBackend().storage()
+    assert place.is_dir()
+    contain(
+        boxed, DELIVER, agent=f"timeout_sec = 60\nmin_free_gb = {shutil.disk_usage(place).free / 1e9 + 1e6}"
+    )
+    done = boxed.infer()
+    assert done.returncode == 2
+    assert "min_free_gb" in done.stderr
