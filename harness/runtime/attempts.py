@@ -86,6 +86,23 @@ def has_ended(record: Mapping[str, Any]) -> bool:
     )
 
 
+def recounted(record: Mapping[str, Any], run: Path, reader: str) -> dict[str, Any]:
+    """A copy of a record whose ``attempts`` and ``spent`` are counted anew from the transcripts that are
+    there; an attempt about which they say nothing keeps what it had. Of older records nothing changes.
+    """
+    entries = record.get("attempts")
+    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+        return dict(record)
+    fresh = []
+    for entry in entries:
+        aside = run / ATTEMPTS / str(entry.get("number"))
+        last = entry.get("number") == number(record)
+        account = accounting.account(reader, run if last else aside, str(record.get("model", "")))
+        found = {} if account.usage is None else {"usage": account.usage, "cost_usd": account.cost_usd}
+        fresh.append({**entry, **found})
+    return {**record, "attempts": fresh, "spent": spent({"attempts": fresh}).record()}
+
+
 def add_account(record: RunRecord, reader: str, run: Path) -> None:
     """Put what the attempt has used into the record's fields."""
     account = accounting.account(reader, run, str(record.fields.get("model", "")))

@@ -11,7 +11,7 @@ import argparse
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +21,9 @@ from rich.text import Text
 from contract.errors import EXIT_ITEM_FAILED, EXIT_OK, UserError, one_line, run_program
 from contract.names import RUN_RECORD
 from contract.record import dumps, read_json, write_json
-from harness.runtime import accounting, prices
+from harness.runtime import accounting, attempts, prices
 from harness.runtime.accounting import Account
+from harness.runtime.attempts import Spent
 from harness.runtime.batch import output_console
 
 FIELDS = ("usage", "cost_usd", "cost_note", "steps", "tool_calls")
@@ -38,6 +39,8 @@ class Counted:
     record: dict[str, Any]
     account: Account
     fault: str = ""
+    whole: Spent = field(default_factory=Spent)
+    """What all its attempts have used, those that were spoilt or cut off too."""
 
 
 def arguments() -> argparse.ArgumentParser:
@@ -102,7 +105,11 @@ def count(run: Path) -> Counted:
     except (OSError, ValueError) as error:
         return Counted(run, {}, Account(), f"{RUN_RECORD} cannot be read: {error}")
     format_ = str(record.get("transcript") or record.get("agent", ""))
-    return Counted(run, record, accounting.account(format_, run, str(record.get("model", ""))))
+    account = accounting.account(format_, run, str(record.get("model", "")))
+    fresh = attempts.recounted(record, run, format_)
+    known = {"usage": account.usage, "cost_usd": account.cost_usd} if account.usage else {}
+    whole = attempts.spent(fresh if "attempts" in fresh else known)
+    return Counted(run, fresh, account, whole=whole)
 
 
 def written(one: Counted) -> Counted:
@@ -113,7 +120,7 @@ def written(one: Counted) -> Counted:
              "steps": one.account.steps, "tool_calls": one.account.tool_calls}  # fmt: skip
     kept = {name: value for name, value in one.record.items() if name not in OLD_FIELDS}
     merged = kept | {name: value for name, value in found.items() if value is not None or name not in kept}
-    if merged != one.record:
+    if merged != read_json(one.run / RUN_RECORD):
         try:
             write_json(one.run / RUN_RECORD, merged)
         except OSError as error:
@@ -139,12 +146,12 @@ def report(counted: Sequence[Counted]) -> dict[str, Any]:
 
 def totals(counted: Sequence[Counted]) -> dict[str, Any]:
     """Sums over the runs; how many of them have a price stands beside the sum of dollars."""
-    costs = [one.account.cost_usd for one in counted if one.account.cost_usd is not None]
+    costs = [one.whole.cost for one in counted if one.whole.cost is not None]
     return {
         "runs": len(counted),
         "priced": len(costs),
         "cost_usd": round(sum(costs), 6) if costs else None,
-        "tokens": sum(one.account.tokens for one in counted),
+        "tokens": sum(one.whole.tokens for one in counted),
         "steps": sum(one.account.steps or 0 for one in counted),
         "tool_calls": sum(one.account.tool_calls or 0 for one in counted),
     }

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import itertools
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 from harness_lab import DELIVER, Lab, snapshot
 
-from harness.runtime import attempts
-from harness.runtime.attempts import Spent, close, has_ended, number, set_aside, spent
+from contract.record import write_json
+from harness.runtime import attempts, cost
+from harness.runtime.attempts import Spent, close, has_ended, number, recounted, set_aside, spent
 from harness.runtime.runrecord import RunRecord
 
 USAGE = {"input_tokens": 5, "cached_input_tokens": 3, "cache_write_tokens": 1, "output_tokens": 1,
@@ -130,3 +132,23 @@ def test_a_run_of_a_launcher_without_a_list_of_attempts_is_taken_up(lab: Lab, st
     assert [entry["number"] for entry in record["attempts"]] == [1, 2]
     assert (lab.place() / "attempts/1/logs/agent.log").read_text(encoding="utf-8") == "old\n"
     assert (lab.place() / "logs/agent.log").read_text(encoding="utf-8") == "new\n"
+
+
+def test_counting_again_covers_every_attempt(tmp_path: Path) -> None:
+    line = json.dumps({"usage": {"input_tokens": 7, "output_tokens": 3}, "cost_usd": 0.5}) + "\n"
+    run = tmp_path / "real/x/a-m-none/1"
+    for place in ("session", "attempts/1/session"):
+        (run / place).mkdir(parents=True)
+        (run / place / "t.jsonl").write_text(line, encoding="utf-8")
+    kept = {"number": 2, "failure": "engine_lost", "usage": USAGE, "cost_usd": None}
+    record = {"model": "m", "transcript": "usage", "attempt": 3, "usage": USAGE, "cost_usd": None,
+              "attempts": [{"number": 1}, kept, {"number": 3, "usage": USAGE}]}  # fmt: skip
+    write_json(run / "run.json", record)
+    fresh = recounted(record, run, "usage")
+    assert [entry.get("cost_usd") for entry in fresh["attempts"]] == [0.5, None, 0.5]
+    assert fresh["spent"] == {"tokens": 30, "cost_usd": None}
+    assert cost.main([str(tmp_path), "--write", "--json"]) == 0
+    stored = json.loads((run / "run.json").read_text(encoding="utf-8"))
+    assert (stored["cost_usd"], stored["spent"]) == (0.5, {"tokens": 30, "cost_usd": None})
+    assert cost.totals([cost.count(run)])["tokens"] == 30
+    assert recounted({"usage": USAGE}, run, "usage") == {"usage": USAGE}
