@@ -75,6 +75,7 @@ class AgentTable(Table):
     write_back: bool = True
     parallel: Positive | None = None
     env: dict[str, str] = Field(default_factory=dict)
+    python: str | None = Field(default=None, min_length=1)
     command: tuple[str, ...] | None = Field(default=None, strict=False, min_length=1)
     session_dir: str | None = None
     efforts: tuple[str, ...] = Field(default=(), strict=False)

@@ -54,6 +54,7 @@ class Setting:
     """Everything that decides how one run is carried out.
 
     reader : format of the agent's transcript, see ``accounting``. max_usd, max_tokens : bounds of this run.
+    tools_python : interpreter of an agent whose program is part of this repository.
     """
 
     key: RunKey
@@ -74,6 +75,7 @@ class Setting:
     reader: str = "none"
     max_usd: float | None = None
     max_tokens: int | None = None
+    tools_python: str = "python3"
 
     def with_engine(self, engine: str) -> Setting:
         """The same with the engine's digest or version, known once it has been asked."""
@@ -134,6 +136,8 @@ class Setting:
             effort=self.key.effort,
             timeout=self.timeout,
             python=sys.executable if self.on_host else "python3",
+            tools=str(REPOSITORY / str(self.agent.tools)) if self.on_host else self.agent.tools_target,
+            tools_python=self.tools_python,
         )
         command = self.agent.command(context)
         if self.agent.task_on_stdin:

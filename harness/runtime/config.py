@@ -36,7 +36,7 @@ NO_NETWORK = "no-network"
 
 def _path_text(value: str) -> str:
     if not value or "\0" in value:
-        raise ValueError("must be the path of a directory")
+        raise ValueError("must be the path of a directory or file")
     try:
         Path(value).expanduser()
     except RuntimeError as error:
@@ -45,6 +45,8 @@ def _path_text(value: str) -> str:
 
 
 PathText = Annotated[str, AfterValidator(_path_text)]
+OWN_PROGRAM = frozenset(name for name, agent in BUILT_IN.items() if agent.tools)
+"""Agents whose program is part of this repository: an interpreter can be named for them."""
 AGENT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]*")
 
 
@@ -93,6 +95,12 @@ class SifTable(Table):
     executable: str | None = None
 
 
+class PricesTable(Table):
+    """``[prices]``: a table of prices of the user's own."""
+
+    overlay: PathText | None = None
+
+
 class RuntimeFile(Table):
     """A whole runtime file. Paths are as written; :class:`Runtime` resolves them."""
 
@@ -103,6 +111,7 @@ class RuntimeFile(Table):
     auth_root: PathText = ".auth"
     agent: AgentSection = AgentSection()
     budget: Budget = Budget()
+    prices: PricesTable = PricesTable()
     scorer: ScorerSection = ScorerSection()
     docker: DockerTable = DockerTable()
     sif: SifTable = SifTable()
@@ -155,6 +164,10 @@ class Runtime:
     @property
     def checkpoints(self) -> Path | None:
         return self.resolve(self.file.scorer.checkpoints) if self.file.scorer.checkpoints else None
+
+    @property
+    def price_file(self) -> Path | None:
+        return self.resolve(self.file.prices.overlay) if self.file.prices.overlay else None
 
     def image(self, image: AgentImage | ScorerImage, table: str) -> str:
         """The image for the chosen backend, empty on the host. Raises ``UserError`` when the file names
@@ -232,6 +245,16 @@ def _agent_table(name: str, value: dict[str, Any], path: Path, reserved: set[str
                 where=path,
                 next_step="define your variant under another name",
             )
+        if table.python is not None and name not in OWN_PROGRAM:
+            raise UserError(
+                f"[agent.{name}]: 'python' cannot be set, {name} has a program of its own", where=path
+            )
+    elif table.python is not None:
+        raise UserError(
+            f"[agent.{name}]: 'python' belongs to {' and '.join(sorted(OWN_PROGRAM))} only",
+            where=path,
+            next_step="name the interpreter in 'command'",
+        )
     elif not AGENT_NAME.fullmatch(name):
         raise UserError(
             f"[agent.{name}]: an agent's name needs letters, digits or any of _.+- only", where=path

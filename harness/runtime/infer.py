@@ -16,6 +16,7 @@ from rich.console import Console
 
 from contract.errors import EXIT_ITEM_FAILED, EXIT_OK, UserError, file_faults, run_program
 from contract.record import dumps
+from harness.runtime import prices
 from harness.runtime.backends import get_backend
 from harness.runtime.backends.base import Backend
 from harness.runtime.batch import (
@@ -88,6 +89,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         raise UserError("--jobs is missing", next_step="infer.py --jobs FILE --runtime FILE")
     if given.redo and given.keep:
         raise UserError("--redo and --keep contradict each other", next_step="give one of them")
+    prices.use(runtime.price_file)
     with file_faults():
         jobs = load_jobs(given.jobs, runtime.cases)
         backend = get_backend(runtime.backend, runtime)

@@ -17,6 +17,7 @@ from contract.runs import RunKey
 from harness.runtime.agentconfig import AgentTable
 from harness.runtime.agentjob import Credential, Setting
 from harness.runtime.agents import BUILT_IN, Agent, Context, custom_agent
+from harness.runtime.agents.stirrup import PACKAGE, RUNNER, TOOLS_PYTHON, unfit_interpreter
 from harness.runtime.backends import check_job
 from harness.runtime.backends.base import Backend, Limits
 from harness.runtime.boundcheck import check_bounds, live_warnings
@@ -91,8 +92,7 @@ def plan_run(key: RunKey, jobs: Path, runtime: Runtime, image: str) -> Plan:
             where=jobs,
             expected=f"one of {', '.join(agent.efforts)}",
         )
-    if agent.tools:
-        _check_tools(agent, runtime)
+    tools_python = check_tools(agent, table, runtime) if agent.tools else "python3"
     video = reference_video(key.case, runtime.cases)
     check_video(video)
     plain, secrets = expand_env(table.env, f"agent.{key.agent}.env", runtime.path)
@@ -109,7 +109,7 @@ def plan_run(key: RunKey, jobs: Path, runtime: Runtime, image: str) -> Plan:
         limits=Limits(limits.cpus, limits.memory_mb, limits.pids, limits.shm_mb),
         env=plain,
         secrets=secrets,
-        credential=_credential(key.agent, table, runtime),
+        credential=credential_of(key.agent, table, runtime),
         as_root=runtime.backend != "host" and section.environment.root,
         bounds=Bounds(
             section.delivery.max_files,
@@ -119,6 +119,7 @@ def plan_run(key: RunKey, jobs: Path, runtime: Runtime, image: str) -> Plan:
         reader=key.agent if key.agent in BUILT_IN else table.transcript,
         max_usd=runtime.file.budget.max_usd_per_run,
         max_tokens=runtime.file.budget.max_tokens_per_run,
+        tools_python=tools_python,
     )
     warnings: tuple[str, ...] = ()
     if setting.credential:
@@ -153,21 +154,30 @@ def find_agent(name: str, runtime: Runtime, jobs: Path) -> Agent:
         ) from error
 
 
-def _check_tools(agent: Agent, runtime: Runtime) -> None:
-    if runtime.backend == "host":
-        raise UserError(
-            f"agent {agent.name} needs {agent.tools_target}, which only a container has",
-            where=runtime.path,
-            next_step='use backend = "docker"',
-        )
+def check_tools(agent: Agent, table: AgentTable, runtime: Runtime) -> str:
+    """The interpreter for an agent whose program is part of this repository. Raises ``UserError`` where it
+    cannot run: on the host, where nothing is prepared for it, without its packages.
+    """
     directory = runtime.root / str(agent.tools)
-    if not (directory / "runner.py").is_file():
+    if not (directory / RUNNER).is_file():
+        raise UserError(f"agent {agent.name} cannot run: its runner is missing", where=directory / RUNNER)
+    if runtime.backend != "host":
+        return "python3"
+    given = table.python or "python3"
+    python = str(runtime.resolve(given)) if "/" in given else given
+    fault = unfit_interpreter(python)
+    if fault:
         raise UserError(
-            f"agent {agent.name} cannot run: its runner is missing", where=directory / "runner.py"
+            f"[agent.{agent.name}]: python = {given!r} {fault}",
+            where=runtime.path,
+            expected=f"an interpreter of Python {'.'.join(map(str, TOOLS_PYTHON))} or newer with {PACKAGE}",
+            next_step=f'name one with python = "\u2026" in [agent.{agent.name}], see docs/agents.md, '
+            'or use backend = "docker"',
         )
+    return python
 
 
-def _credential(name: str, table: AgentTable, runtime: Runtime) -> Credential | None:
+def credential_of(name: str, table: AgentTable, runtime: Runtime) -> Credential | None:
     """The login of an agent, its paths checked. On the host it must belong below the home that the agent is
     given.
     """
@@ -203,6 +213,8 @@ def comparable(setting: Setting, table: AgentTable) -> dict[str, Any]:
         model=setting.key.model,
         effort=setting.key.effort,
         timeout=setting.timeout,
+        tools="{tools}" if setting.on_host else setting.agent.tools_target,
+        tools_python="{tools_python}" if setting.on_host else "python3",
     )
     key, limits = setting.key, setting.limits
     # Named only where they are set: runs of launchers that knew no budgets stay what they are.

@@ -94,6 +94,15 @@ def price(model: str, *, openrouter_first: bool = False) -> Price | None:
     return _price(table[keys[0]]) if keys and len(offers) == 1 else None
 
 
+def use(path: Path | None) -> None:
+    """Let ``path`` be the table of the user's own for this process, instead of one that the environment
+    names; None changes nothing. Raises ``UserError`` when it is missing or faulty.
+    """
+    if path is not None:
+        os.environ[OVERLAY] = str(path)
+        _own(str(path))
+
+
 def why_unpriced(model: str) -> str:
     """One sentence about a model that has no price."""
     if not _litellm()[0]:

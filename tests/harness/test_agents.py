@@ -24,6 +24,7 @@ CONTEXT = Context(
     effort="high",
     timeout=21600,
     python="python3",
+    tools="/opt/stirrup",
 )
 
 

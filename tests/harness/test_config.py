@@ -80,6 +80,7 @@ def test_the_template_read_with_every_line_switched_on(tmp_path: Path) -> None:
     assert runtime.file.agent.limits.pids == 4096
     assert runtime.file.scorer.task_timeouts == {"mesh": 3600.0}
     assert runtime.file.budget.max_usd_per_run == 25.0
+    assert runtime.price_file == REPOSITORY / "prices.toml"
 
 
 def test_every_key_of_both_files_is_documented() -> None:
@@ -99,7 +100,7 @@ def test_every_key_of_both_files_is_documented() -> None:
 
 def _is_toml(line: str) -> bool:
     text = line.removeprefix("# ")
-    return text.startswith(("[agent", "[scorer", "[budget")) or " = " in text.split("#")[0]
+    return text.startswith(("[agent", "[scorer", "[budget", "[prices")) or " = " in text.split("#")[0]
 
 
 def test_the_jobs_template_is_valid(tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,23 +12,15 @@ from typing import Any
 
 import pytest
 from chat_server import ChatServer, Reply, fails, says
+from stirrup_python import interpreter, needs_stirrup
 
 from harness.runtime.transcripts import READERS, Usage
 
-VARIABLE = "FOURDCB_STIRRUP_PYTHON"
 SMALL = {"FDCB_FIRST_PAUSE": "0.05", "FDCB_HEALTH_PAUSE": "0.05"}
 PNG = "iVBORw0KGgoAAAANSUhEUgAAAAIAAAACCAIAAAD91JpzAAAAEElEQVR4nGP4z8AARAwQCgAf7gP9i18U1AAAAABJRU5ErkJggg=="
 
 
-def interpreter() -> str | None:
-    """A Python that has the package, which needs 3.12."""
-    found = os.environ.get(VARIABLE) or str(Path(sys.prefix).parent / ".venv-stirrup" / "bin" / "python")
-    return found if Path(found).is_file() else None
-
-
-pytestmark = pytest.mark.skipif(
-    interpreter() is None, reason=f"no Python 3.12 with stirrup ({VARIABLE}; scripts/test.sh makes one)"
-)
+pytestmark = needs_stirrup
 
 
 @dataclass

@@ -14,6 +14,7 @@ class Context:
 
     task : path of TASK.md. task_text : its filled text. timeout : seconds of wall clock.
     python : the interpreter that has this project's packages.
+    tools : where the agent's directory of ``Agent.tools`` is. tools_python : the interpreter for it.
     """
 
     task: str
@@ -26,6 +27,8 @@ class Context:
     effort: str
     timeout: int
     python: str
+    tools: str = ""
+    tools_python: str = "python3"
 
 
 Command = Callable[[Context], tuple[str, ...]]
@@ -39,7 +42,7 @@ class Agent:
     session_dir : directory below the agent's home that holds its transcript, or None.
     efforts : accepted efforts; empty accepts any.
     task_on_stdin : whether the task text is given on standard input (it is closed otherwise).
-    tools : directory of the repository that must be at ``tools_target``, or None.
+    tools : directory of the repository that a container has at ``tools_target``, or None.
     """
 
     name: str

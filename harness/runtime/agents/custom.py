@@ -9,7 +9,7 @@ from dataclasses import fields
 from contract.errors import UserError
 from harness.runtime.agents.base import Agent, Context
 
-PLACEHOLDERS = tuple(field.name for field in fields(Context))
+PLACEHOLDERS = tuple(field.name for field in fields(Context) if not field.name.startswith("tools"))
 _TOKEN = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
 
 
