@@ -28,14 +28,14 @@ from typing import Any
 
 import numpy as np
 
-REPOSITORY = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(REPOSITORY / "tests" / "helpers"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "helpers"))
 
 from sampling_scenes import sheet, uv_sphere
 
 from world.camera import look_at
 from world.writer import WorldWriter
 
+REPOSITORY = Path(__file__).resolve().parents[1]
 TYPES = (
     "dynamic_iou",
     "scene_3d",
@@ -208,11 +208,12 @@ def run(root: Path, types: tuple[str, ...] | list[str]) -> dict[str, Any]:
     start = time.monotonic()
     process = subprocess.Popen([*command, "--type", ",".join(types)], cwd=REPOSITORY, stdout=sys.stderr)
     _, status, usage = os.wait4(process.pid, 0)
+    if status:
+        raise SystemExit(f"the scorer ended with {os.waitstatus_to_exitcode(status)} on {','.join(types)}")
     return {
         "wall": round(time.monotonic() - start, 1),
         "cpu": round(usage.ru_utime + usage.ru_stime, 1),
         "peak_mib": round(usage.ru_maxrss / 1024),
-        "exit_status": os.waitstatus_to_exitcode(status),
     }
 
 

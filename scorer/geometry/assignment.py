@@ -7,6 +7,8 @@ whatever the prices, which decide only how long it takes and which of several ch
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -21,6 +23,8 @@ _PHASES = ((5e-2, 40), (1e-2, 40), (2e-3, 40), (4e-4, 40), (1e-4, 40), (0.0, 4))
 """Of each bidding: step as a share of the costs' range, bids a row at most. It goes on to the last row: where
 one crowd of rows has too few columns, those left over would each have to search the whole crowd.
 """
+_LATER = 2
+"""The first of the biddings that are made when prices are good ones already."""
 _ROUNDING = 1e-13
 """Share of the costs' range by which a pair may miss its row's least cost and still count as the best."""
 
@@ -46,18 +50,44 @@ def assign(cost: NDArray[np.float32]) -> Longs:
     low, high = float(plain.min()), float(plain.max())
     if not np.isfinite(low) or not np.isfinite(high):
         raise ValueError("an assignment was asked for with a cost that is not finite")
-    return _assign(plain, high - low)
+    prices = Prices.none(rows, columns)
+    if prices._bid(plain, high - low, _PHASES):
+        augment(plain, prices.value, prices.price, prices.column, prices.row)
+    return prices.column
 
 
-def _assign(cost: NDArray[np.float32], span: float) -> Longs:
-    rows, columns = cost.shape
-    value, price = np.zeros(columns), np.zeros(rows)
-    column, row = np.full(rows, -1, np.int64), np.full(columns, -1, np.int64)
-    left = settle(cost, value, price, column, row, _ROUNDING * span)
-    if left > _EASY * rows and rows == columns and span > 0.0:
-        for step, bids in _PHASES:
-            bid(cost, value, step * span, bids * rows, column, row)
-        left = settle(cost, value, price, column, row, _ROUNDING * span)
-    if left:
-        augment(cost, value, price, column, row)
-    return column
+@dataclass(eq=False)
+class Prices:
+    """What the columns of a square matrix are worth, and who has whom; carried from one matrix to the next.
+
+    value : float64 (n,), of a column. price : float64 (n,), of a row, its least cost less value. column,
+    row : int64 (n,), partners, −1 for nobody.
+    """
+
+    value: Doubles
+    price: Doubles
+    column: Longs
+    row: Longs
+
+    @classmethod
+    def none(cls, rows: int, columns: int) -> Prices:
+        return cls(np.zeros(columns), np.zeros(rows), np.full(rows, -1), np.full(columns, -1))
+
+    def assign(self, cost: NDArray[np.float32]) -> Longs:
+        """As the function :func:`assign`, for finite costs (n, n), from these prices, which are then those of
+        the matching: price + value is nowhere above the cost, but for rounding.
+        """
+        fresh = not self.value.any()
+        if self._bid(cost, float(np.ptp(cost)), _PHASES if fresh else _PHASES[_LATER:]):
+            augment(cost, self.value, self.price, self.column, self.row)
+        return self.column.copy()
+
+    def _bid(self, cost: NDArray[np.float32], span: float, phases: tuple[tuple[float, int], ...]) -> int:
+        """Bid if many rows are without a best column that is free; returns how many are in the end."""
+        rows = len(self.column)
+        left = settle(cost, self.value, self.price, self.column, self.row, _ROUNDING * span)
+        if left > _EASY * rows and rows == len(self.row) and span > 0.0:
+            for step, bids in phases:
+                bid(cost, self.value, step * span, bids * rows, self.column, self.row)
+            left = settle(cost, self.value, self.price, self.column, self.row, _ROUNDING * span)
+        return left

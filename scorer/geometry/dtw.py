@@ -79,12 +79,12 @@ def dtw_matrix(a: ArrayLike, b: ArrayLike, cap: float = np.inf, threads: int | N
 
     def tile(start: int) -> None:
         rows = row_order[start : start + height]
-        near = _near(left, rows, right, column_order, cap)
+        near = boxes_near(left, rows, right, column_order, cap)
         i, j = np.nonzero(near)
         first, second = rows[i], column_order[j]
-        out[first, second] = _align(left, first, right, second, cap)
+        out[first, second] = align_pairs(left, first, right, second, cap)
 
-    _each(tile, range(0, len(row_order), height), threads)
+    each(tile, range(0, len(row_order), height), threads)
     return out
 
 
@@ -104,13 +104,16 @@ def dtw_pairs(a: ArrayLike, b: ArrayLike, cap: float = np.inf, threads: int | No
 
     def tile(start: int) -> None:
         chosen = order[start : start + 4 * LANES]
-        out[chosen] = _align(left, chosen, right, chosen, cap)
+        out[chosen] = align_pairs(left, chosen, right, chosen, cap)
 
-    _each(tile, range(0, len(order), 4 * LANES), threads)
+    each(tile, range(0, len(order), 4 * LANES), threads)
     return out
 
 
-def _align(left: Packed, first: Ints, right: Packed, second: Ints, cap: float) -> Floats:
+def align_pairs(left: Packed, first: Ints, right: Packed, second: Ints, cap: float) -> Floats:
+    """Distances float32 (pairs,) of paths first[p] of ``left`` and second[p] of ``right``, no larger than
+    ``cap``, in the calling thread. None of the paths is empty.
+    """
     out = np.empty(len(first), np.float32)
     ceiling = np.float32(min(cap, float(np.finfo(np.float32).max)))
     align(
@@ -120,7 +123,7 @@ def _align(left: Packed, first: Ints, right: Packed, second: Ints, cap: float) -
     return out
 
 
-def _near(left: Packed, rows: Ints, right: Packed, columns: Ints, cap: float) -> NDArray[np.bool_]:
+def boxes_near(left: Packed, rows: Ints, right: Packed, columns: Ints, cap: float) -> NDArray[np.bool_]:
     """Which pairs' boxes are less than ``cap`` apart, bool (rows, columns).
 
     The gap must exceed the cap by what rounding could take off a sum of distances.
@@ -138,7 +141,7 @@ def _near(left: Packed, rows: Ints, right: Packed, columns: Ints, cap: float) ->
     return near
 
 
-def _each(work: Callable[[int], None], starts: range, threads: int | None) -> None:
+def each(work: Callable[[int], None], starts: range, threads: int | None) -> None:
     """Call ``work`` for every start, in as many threads as are asked for."""
     count = min(default_threads() if threads is None else threads, len(starts))
     if count <= 1:

@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from scorer.geometry.assignment import assign
-from scorer.geometry.dtw import dtw_matrix
+from scorer.geometry.path_matching import match_paths
 from scorer.metrics.base import Measurement
 from scorer.scene import Scene
 
@@ -65,13 +64,9 @@ def matched(reference: Floats, submission: Floats, threads: int | None = None) -
     reference, submission : float32 (n, F, 3) and (m, F, 3), NaN where a path is not to be seen. A path
     without a partner (−1) costs ``CAP``.
     """
-    cost = np.full(len(reference), CAP, np.float32)
     if not len(submission):
-        return cost, np.full(len(reference), -1, np.int64)
-    gaps = dtw_matrix(reference, submission, CAP, threads)
-    partner = assign(gaps)
-    found = np.flatnonzero(partner >= 0)
-    cost[found] = gaps[found, partner[found]]
+        return np.full(len(reference), CAP, np.float32), np.full(len(reference), -1, np.int64)
+    partner, cost = match_paths(reference, submission, CAP, threads)
     return cost, partner
 
 
