@@ -19,6 +19,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from scorer.geometry.sampling.solid_angles import INSIDE, NEAR_FACE, inside_by_sum, winding_by_turns
+from scorer.geometry.sampling.threads import in_blocks
 from scorer.geometry.sampling.voxels import Box, centres
 
 Doubles = NDArray[np.float64]
@@ -30,6 +31,8 @@ _NEAR_HALF = 1e-5
 """Distance of |w| from one half within which float32 may decide."""
 _LARGEST = 1e9
 """Coordinates above this make products of three lengths too large for comfort in float32."""
+_SUMS = 1 << 24
+"""Solid angles that a thread sums at a time."""
 _HIT_COST = 8.0
 """Cost of a triangle's crossing of a column, in solid angles; decides which way is shorter."""
 
@@ -52,8 +55,12 @@ def inside_cells(
     _mark_touching(corners, faces, box.base, box.counts, number, middle, h, doubtful)
     rows = np.flatnonzero(doubtful)
     if len(rows):
-        near = middle[rows].astype(np.float32)
-        inside[rows] = inside_by_sum(corners.astype(np.float32), faces, near)
+        near, rounded = middle[rows].astype(np.float32), corners.astype(np.float32)
+
+        def work(start: int, stop: int) -> None:
+            inside[rows[start:stop]] = inside_by_sum(rounded, faces, near[start:stop])
+
+        in_blocks(len(rows), max(1, _SUMS // len(faces)), work)
     return inside
 
 

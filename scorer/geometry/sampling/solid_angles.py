@@ -21,25 +21,41 @@ def winding_by_turns(
     """Winding number float64 (Q,) of each point summed over every face, and bool (Q,), whether it lies next
     to one. Half angles are added by multiplying complex numbers and counting the turns of the product.
     """
-    winding = np.empty(len(points))
-    near = np.zeros(len(points), np.bool_)
+    largest = np.abs(vertices).max()
+    # Few of the vertices may be used: a rim's, of a large sheet's. Each point looks at those only.
     used = np.zeros(len(vertices), np.bool_)
     for f in range(len(faces)):
         for k in range(3):
             used[faces[f, k]] = True
+    number = np.cumsum(used) - 1
+    kept = vertices[used]
+    local = np.empty(faces.shape, np.int64)
+    for f in range(len(faces)):
+        for k in range(3):
+            local[f, k] = number[faces[f, k]]
+    return _turns(kept, local, points, NEAR_FACE * largest)
+
+
+@njit(cache=True, nogil=True)
+def _turns(
+    vertices: np.ndarray, faces: np.ndarray, points: np.ndarray, beside: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """As :func:`winding_by_turns`, of vertices that are all used; points within ``beside`` of one are next
+    to a face.
+    """
+    winding = np.empty(len(points))
+    near = np.zeros(len(points), np.bool_)
     unit = np.zeros((len(vertices), 3))
-    largest = np.abs(vertices).max()
     for q in range(len(points)):
         for v in range(len(vertices)):
-            if used[v]:
-                x = vertices[v, 0] - points[q, 0]
-                y = vertices[v, 1] - points[q, 1]
-                z = vertices[v, 2] - points[q, 2]
-                length = math.sqrt(x * x + y * y + z * z)
-                if length <= NEAR_FACE * largest:
-                    near[q] = True
-                scale = 1.0 / length if length > 0.0 else 0.0
-                unit[v, 0], unit[v, 1], unit[v, 2] = x * scale, y * scale, z * scale
+            x = vertices[v, 0] - points[q, 0]
+            y = vertices[v, 1] - points[q, 1]
+            z = vertices[v, 2] - points[q, 2]
+            length = math.sqrt(x * x + y * y + z * z)
+            if length <= beside:
+                near[q] = True
+            scale = 1.0 / length if length > 0.0 else 0.0
+            unit[v, 0], unit[v, 1], unit[v, 2] = x * scale, y * scale, z * scale
         real, imaginary, turns = 1.0, 0.0, 0
         for f in range(len(faces)):
             a, b, c = faces[f, 0], faces[f, 1], faces[f, 2]
@@ -91,6 +107,8 @@ def inside_by_sum(vertices: np.ndarray, faces: np.ndarray, points: np.ndarray) -
             sine = np.float32(0.0) + ax * i + ay * j + az * k  # never −0, whose angle would be −π
             ab, bc = ax * bx + ay * by + az * bz, bx * cx + by * cy + bz * cz
             cosine = la * lb * lc + ab * lc + bc * la + (cx * ax + cy * ay + cz * az) * lb
+            if sine == 0.0 and cosine > 0.0:
+                continue  # an angle of 0, as all are about a point in the plane of a flat sheet
             total += np.float64(np.arctan2(sine, cosine))
         share = np.float32(total) / whole
         inside[q] = np.isfinite(share) and abs(share) > np.float32(INSIDE)
