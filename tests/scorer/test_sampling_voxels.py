@@ -15,7 +15,7 @@ from sampling_scenes import CUBE, CUBE_FACES, sheet, uv_sphere
 from scorer.geometry.sampling import enclosure
 from scorer.geometry.sampling.enclosure import inside_cells
 from scorer.geometry.sampling.shells import Shape
-from scorer.geometry.sampling.solid_angles import inside_by_sum
+from scorer.geometry.sampling.solid_angles import inside_by_sum, winding_by_turns
 from scorer.geometry.sampling.topology import Shells
 from scorer.geometry.sampling.voxels import MAX_VOXELS, Box, cells, jitter, thin
 
@@ -227,3 +227,29 @@ def test_a_seam_of_doubled_vertices_is_no_rim() -> None:
 
 def test_cells_are_floors() -> None:
     assert cells([[0.5, -0.5, 0.25]], 0.25).tolist() == [[2, -2, 1]]
+
+
+@pytest.mark.parametrize("offset", [0.0, 0.003])
+def test_points_in_the_plane_of_a_flat_sheet_are_summed_to_the_bit(offset: float) -> None:
+    """Angles of 0 are passed over; the float32 sum of all of them decides as before."""
+    corners, faces = sheet(6)
+    points = np.random.default_rng(0).uniform(-0.3, 1.3, (200, 3)).astype(np.float32)
+    points[:, 2] = np.float32(offset)
+    a, b, c = (corners[faces[:, k]][None] - points[:, None] for k in range(3))
+    la, lb, lc = (np.sqrt((x * x).sum(-1, dtype=np.float32)) for x in (a, b, c))
+    cosine = la * lb * lc + (a * b).sum(-1) * lc + (b * c).sum(-1) * la + (c * a).sum(-1) * lb
+    angle = np.arctan2((a * np.cross(b, c)).sum(-1) + np.float32(0.0), cosine)
+    share = np.abs(angle.astype(np.float64).sum(-1)) / (2 * np.pi)
+    clear = np.abs(share - 0.5) > 1e-4
+    assert clear.sum() > 50
+    np.testing.assert_array_equal(inside_by_sum(corners, faces, points)[clear], (share > 0.5)[clear])
+
+
+def test_vertices_that_no_face_uses_change_no_winding_number() -> None:
+    corners, faces = uv_sphere(5, 7)
+    points = np.random.default_rng(0).normal(size=(50, 3))
+    alone, _ = winding_by_turns(corners.astype(np.float64), faces, points)
+    spread = np.full((3 * len(corners), 3), 0.5)
+    spread[1::3] = corners
+    among, _ = winding_by_turns(spread, (3 * faces + 1).astype(np.int32), points)
+    np.testing.assert_array_equal(among, alone)
