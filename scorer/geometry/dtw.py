@@ -39,6 +39,11 @@ class Packed:
     high: Floats
     resting: NDArray[np.bool_]
 
+    def frames(self, chosen: Ints) -> Floats:
+        """The paths ``chosen`` as they were given, but that gaps come last, NaN: float32 (n, L, 3)."""
+        inside = np.arange(self.points.shape[1]) < self.lengths[chosen, None]
+        return np.where(inside[:, :, None], self.points[chosen], np.float32(np.nan))
+
 
 def pack(paths: ArrayLike) -> Packed:
     """Drop the frames of ``paths`` (P, L, d) at which a coordinate is not finite; d up to 3.

@@ -9,7 +9,7 @@ pair undercuts: by linear programming duality no matching costs less.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -22,6 +22,9 @@ Floats = NDArray[np.float32]
 Longs = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
+Outlines = list[tuple[Floats, Floats]]
+"""Outlines of both sides, coarse ones first."""
+
 _FEW = 512
 """Paths below which every pair is worked out."""
 _POINTS = 16
@@ -30,8 +33,8 @@ _PIECES = (16, 5)
 """Pieces of the coarse outline, and frames of a piece of the fine one."""
 _BLOCK = 1.9
 """What a block of a table of outlines costs, in cells of a warp's table."""
-_SAMPLE = 1 << 14
-"""Pairs on which it is tried whether outlines are worth their while."""
+_STRIDE = 16
+"""Every so many paths of each side are matched to see whether outlines are worth their while."""
 _QUANTILE = 0.5
 """Share of the estimates' errors that the margin covers."""
 _ROUNDING = 1e-13
@@ -48,15 +51,42 @@ def match_paths(a: ArrayLike, b: ArrayLike, cap: float, threads: int | None = No
     (``dtw``) or ``cap``, whichever is less. The answer is the same for any number of threads.
     """
     left, right = pack(a), pack(b)
-    ends = (left.lengths, right.lengths)
-    if len(left.points) != len(right.points) or len(left.points) < _FEW or min(map(np.min, ends)) == 0:
+    found = None
+    if len(left.points) == len(right.points) >= _FEW and min(left.lengths.min(), right.lengths.min()) > 0:
+        found = _choose_outlines(left, right, cap, threads)
+    if found is None:
         gaps = dtw_matrix(a, b, cap, threads)
         partner = assign(gaps)
         cost = np.full(len(gaps), cap, np.float32)
-        found = np.flatnonzero(partner >= 0)
-        cost[found] = gaps[found, partner[found]]
+        rows = np.flatnonzero(partner >= 0)
+        cost[rows] = gaps[rows, partner[rows]]
         return partner, cost
-    return _Costs.of(left, right, cap, threads).match()
+    return _Costs.of(left, right, cap, threads, found).match()
+
+
+def _choose_outlines(left: Packed, right: Packed, cap: float, threads: int | None) -> Outlines | None:
+    """The outlines that spare more than they cost, judged by a matching of some of the paths; None when none
+    of them does, so that all pairs may as well be worked out.
+    """
+    some = np.arange(0, len(left.points), _STRIDE)
+    rows, columns = (index.ravel() for index in np.meshgrid(some, some, indexing="ij"))
+    cost = dtw_matrix(left.frames(some), right.frames(some), cap, threads)
+    prices = Prices.none(*cost.shape)
+    prices.assign(cost)
+    limit = np.minimum(prices.price[:, None] + prices.value, cap).astype(np.float32).ravel()
+    open_ = np.flatnonzero(limit > _ROUNDING * cap)
+    if not len(open_):
+        return []
+    found: Outlines = []
+    exact = float(left.lengths.mean() * right.lengths.mean())
+    fine = -(-left.points.shape[1] // (4 * _PIECES[1])) * 4
+    for pieces in sorted({_PIECES[0], max(_PIECES[0], fine)}):
+        pair = outlines(left, pieces), outlines(right, pieces)
+        proven = at_least(pair[0], rows[open_], pair[1], columns[open_], limit[open_])
+        if exact * proven.sum() > _BLOCK * pieces**2 * len(open_):
+            found.append(pair)
+            open_ = open_[~proven]
+    return found or None
 
 
 @dataclass
@@ -64,7 +94,7 @@ class _Costs:
     """What is known of the costs of n paths against n.
 
     cost : float32 (n, n), exact where ``known``, else an estimate. proven : float32 (n, n), what a cost that
-    is not known is at least. outlines : of both sides, coarse ones first, those that are worth their while.
+    is not known is at least.
     """
 
     left: Packed
@@ -74,10 +104,10 @@ class _Costs:
     cost: Floats
     known: Mask
     proven: Floats
-    outlines: list[tuple[Floats, Floats]] = field(default_factory=list)
+    outlines: Outlines
 
     @classmethod
-    def of(cls, left: Packed, right: Packed, cap: float, threads: int | None) -> _Costs:
+    def of(cls, left: Packed, right: Packed, cap: float, threads: int | None, found: Outlines) -> _Costs:
         cost = dtw_matrix(_thinned(left), _thinned(right), cap, threads)
         known = np.empty(cost.shape, np.bool_)
         every = np.arange(len(cost))
@@ -89,14 +119,13 @@ class _Costs:
             cost[rows] = np.where(far, np.float32(cap), cost[rows])
 
         each(tile, range(0, len(cost), height), threads)
-        return cls(left, right, cap, threads, cost, known, np.zeros_like(cost))
+        return cls(left, right, cap, threads, cost, known, np.zeros_like(cost), found)
 
     def match(self) -> tuple[Longs, Floats]:
         rows = np.arange(len(self.cost))
         prices = Prices.none(*self.cost.shape)
         partner = prices.assign(self.cost)
         margin = self._error(partner)
-        self._choose_outlines(prices, margin)
         while True:
             open_ = self._refine(prices, margin)
             guessed = np.flatnonzero(~self.known[rows, partner])
@@ -115,22 +144,6 @@ class _Costs:
     def _work_out(self, rows: Longs, columns: Longs) -> None:
         self.cost[rows, columns] = align_pairs(self.left, rows, self.right, columns, self.cap)
         self.known[rows, columns] = True
-
-    def _choose_outlines(self, prices: Prices, margin: float) -> None:
-        """Keep the outlines that spare more than they cost, by a sample of the pairs that they must judge."""
-        rng = np.random.default_rng(0)
-        rows, columns = rng.integers(0, len(self.cost), (2, _SAMPLE))
-        both = prices.price[rows] + prices.value[columns]
-        rows, columns, both = rows[both > 0.0], columns[both > 0.0], both[both > 0.0]
-        limit = np.minimum(both + margin, self.cap).astype(np.float32)
-        exact = float(self.left.lengths.mean() * self.right.lengths.mean())
-        fine = -(-self.left.points.shape[1] // (4 * _PIECES[1])) * 4
-        for pieces in sorted({_PIECES[0], max(_PIECES[0], fine)}):
-            pair = outlines(self.left, pieces), outlines(self.right, pieces)
-            failed = ~at_least(pair[0], rows, pair[1], columns, limit)
-            if exact * (len(failed) - failed.sum()) > _BLOCK * pieces**2 * len(failed):
-                self.outlines.append(pair)
-                rows, columns, limit = rows[failed], columns[failed], limit[failed]
 
     def _refine(self, prices: Prices, margin: float) -> int:
         """Make sure of every pair whose cost is not proven to reach the prices of its two paths: prove that
