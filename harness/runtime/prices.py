@@ -103,6 +103,11 @@ def use(path: Path | None) -> None:
         _own(str(path))
 
 
+def installed() -> bool:
+    """Whether there is any table: litellm's, or one of the user's own."""
+    return bool(_litellm()[0] or _own(os.environ.get(OVERLAY, "")))
+
+
 def why_unpriced(model: str) -> str:
     """One sentence about a model that has no price."""
     if not _litellm()[0]:
