@@ -426,6 +426,16 @@ def test_slurm(lab: Lab, programs: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert "is not up" in look("gpu").what
 
 
+def test_slurm_is_looked_at_where_it_is_the_engine(lab: Lab) -> None:
+    launcher = SimpleNamespace(engine="slurm", partition="gpu")
+    file = SimpleNamespace(launcher=launcher, agent=SimpleNamespace(min_free_gb=1.0))
+    runtime = SimpleNamespace(file=file, backend="host", runs=lab.runs)
+    whole = Patient(runtime, SimpleNamespace(name="host"))  # type: ignore[arg-type]
+    assert [check.name for check in doctor_machine.checks(whole)][-1] == "slurm"
+    launcher.engine = "local"
+    assert "slurm" not in [check.name for check in doctor_machine.checks(whole)]
+
+
 # --- containers and GPUs, with stand-ins
 
 
