@@ -123,8 +123,8 @@ def staged(place: CasePlace) -> Iterator[CasePlace]:
     """
     with ExitStack() as stack:
         try:
-            cases = stack.enter_context(_workshop(place.case_dir.parent))
-            data = stack.enter_context(_workshop(place.data_dir.parent))
+            cases = stack.enter_context(workshop(place.case_dir.parent))
+            data = stack.enter_context(workshop(place.data_dir.parent))
             draft = CasePlace(cases, data, place.kind, place.name)
             draft.case_dir.mkdir(parents=True)
             draft.data_dir.mkdir(parents=True)
@@ -140,15 +140,15 @@ def staged(place: CasePlace) -> Iterator[CasePlace]:
             raise UserError(f"cannot be written ({error.strerror})", where=place.label) from error
         if not any(draft.data_dir.iterdir()):
             draft.data_dir.rmdir()
-        undo = _swap(draft.data_dir, place.data_dir, data / "old")
+        undo = swap(draft.data_dir, place.data_dir, data / "old")
         try:
-            _swap(draft.case_dir, place.case_dir, cases / "old")
+            swap(draft.case_dir, place.case_dir, cases / "old")
         except BaseException:
             undo()
             raise
 
 
-def _swap(new: Path, target: Path, old: Path) -> Callable[[], None]:
+def swap(new: Path, target: Path, old: Path) -> Callable[[], None]:
     """Put ``new`` (nothing, if absent) at ``target``, which moves to ``old``; returns the way back."""
     had, has = os.path.lexists(target), new.exists()
 
@@ -171,7 +171,7 @@ def _swap(new: Path, target: Path, old: Path) -> Callable[[], None]:
 
 
 @contextmanager
-def _workshop(parent: Path) -> Iterator[Path]:
+def workshop(parent: Path) -> Iterator[Path]:
     """A locked temporary directory inside ``parent``; those that killed programs left are removed."""
     with no_empty_levels(parent):
         parent.mkdir(parents=True, exist_ok=True)

@@ -8,10 +8,10 @@ import re
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from fetching import RefusedError, Remote, UnreachableError, probe
+from fetching import RefusedError, Remote, probe
+from hub_files import require_client, resolve
 
 from contract.checkpoints import HUB, Checkpoint, CheckpointFile
-from contract.errors import UserError, one_line
 
 TORCH_ENDPOINT = "FOURDCB_TORCH_ENDPOINT"
 """Environment variable: a mirror of download.pytorch.org. ``HF_ENDPOINT`` is the hub's own."""
@@ -19,12 +19,7 @@ TORCH_ENDPOINT = "FOURDCB_TORCH_ENDPOINT"
 
 def require_hub_client() -> None:
     """Raise ``UserError`` unless huggingface_hub is installed."""
-    try:
-        import huggingface_hub  # noqa: F401
-    except ImportError as error:
-        raise UserError(
-            "package huggingface_hub is not installed", next_step="pip install 'fourdcodebench[models]'"
-        ) from error
+    require_client("models")
 
 
 def locate(checkpoint: Checkpoint, file: CheckpointFile) -> Remote:
@@ -73,28 +68,10 @@ def _mirrored(url: str) -> str:
 
 
 def _on_hub(checkpoint: Checkpoint, file: CheckpointFile) -> Remote:
-    from huggingface_hub import errors, get_hf_file_metadata, hf_hub_url
-    from huggingface_hub.utils import build_hf_headers
-
-    endpoint = os.environ.get("HF_ENDPOINT", "").rstrip("/") or None
-    address = hf_hub_url(checkpoint.repo, file.source, revision=checkpoint.revision, endpoint=endpoint)
-    try:
-        found = get_hf_file_metadata(address)
-    except errors.OfflineModeIsEnabled as error:
-        raise RefusedError("HF_HUB_OFFLINE is set, so the hub is not asked; unset it to download") from error
-    except errors.HfHubHTTPError as error:
-        status = error.response.status_code
-        if status in (401, 403) and (checkpoint.gated or isinstance(error, errors.GatedRepoError)):
-            raise RefusedError(gate_message(checkpoint)) from error
-        kind = UnreachableError if status >= 500 or status in (408, 429) else RefusedError
-        raise kind(
-            f"{urlsplit(address).netloc}: HTTP {status} for {checkpoint.repo}/{file.source}"
-        ) from error
-    except Exception as error:  # whatever HTTP library the client uses: the network's fault
-        reason = one_line(str(error)) or type(error).__name__
-        raise UnreachableError(f"{urlsplit(address).netloc}: {reason}") from error
-    headers: dict[str, str] = {}
-    if urlsplit(found.location).netloc == urlsplit(address).netloc:
-        token = build_hf_headers().get("authorization")
-        headers = {"Authorization": token} if token else {}
-    return Remote(found.location, found.size, found.etag or "", headers)
+    return resolve(
+        checkpoint.repo,
+        checkpoint.revision,
+        file.source,
+        gate=gate_message(checkpoint),
+        gated=checkpoint.gated,
+    )

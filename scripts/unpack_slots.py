@@ -73,9 +73,13 @@ class Slots:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._closed = True
+        self.stop()
         for _ in range(self.count):
             self._requests.put(None)
+
+    def stop(self) -> None:
+        """End the processes; whoever waits for an answer gets ``UnpackFault``."""
+        self._closed = True
         for worker in list(self._workers.values()):
             worker.kill()
             worker.wait()
@@ -108,6 +112,8 @@ class Slots:
                     self._changed.notify_all()
 
     def _answer(self, number: int, request: _Request) -> Any:
+        if self._closed:
+            raise UnpackFault("stopped")
         worker = self._workers.get(number)
         if worker is None:
             worker = self._workers[number] = _start()
