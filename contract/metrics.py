@@ -154,6 +154,8 @@ BY_KEY: dict[str, Metric] = {metric.key: metric for metric in METRICS}
 
 RENDER_TYPES = frozenset({"semantic", "geophys"})
 """Types that need nothing but ``render.mp4`` of the submission."""
+MODEL_UNITS = ("semantic_dinov3", "semantic_tips", "geophys_dinov3", "uni3d")
+"""Units that run a model, in their order: each is a pass over all worlds with a worker process of its own."""
 REFERENCE_TYPES = frozenset({"scene_3d", "trajectory", "dynamics", "occupancy"})
 """Types that compare with a reference world."""
 

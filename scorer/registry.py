@@ -6,6 +6,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from contract.metrics import MODEL_UNITS
+
+__all__ = ["BUILT", "MODEL_UNITS", "Registry", "model_key"]
+
 Registry = Mapping[str, str]
 """Type name → dotted name of the module with its ``measure``; ``model_key(unit)`` → dotted name of the
 estimator that the unit runs.
@@ -13,9 +17,6 @@ estimator that the unit runs.
 ``measure(scene) -> Measurement``; of a type with models ``measure(subject, model) -> Measurement``, where
 ``model`` is what the estimator loaded. ``uni3d`` has ``clouds(scene) -> Measurement`` besides.
 """
-
-MODEL_UNITS = ("semantic_dinov3", "semantic_tips", "geophys_dinov3", "uni3d")
-"""Units that run a model, in their order: each is a pass over all worlds with a worker process of its own."""
 
 
 def model_key(unit: str) -> str:

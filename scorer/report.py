@@ -10,45 +10,16 @@ if __name__ == "__main__":
 import argparse
 import sys
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from contract.aggregate import Scored, summarise
 from contract.errors import EXIT_ITEM_FAILED, EXIT_OK, UserError, one_line, run_program
-from scorer.bootstrap import intervals
-from scorer.report_runs import ScoredRun, find_runs, missing_runs, skipped_keys
-from scorer.report_tables import FORMATS, LISTING, Group, Report
+from report.build import GROUPINGS, build
+from report.runs import find_runs
+from report.tables import FORMATS, LISTING
 
 _SHOWN = 3
 """Runs, and reasons, that the line on standard error names."""
-
-GROUPINGS: dict[str, Callable[[ScoredRun], str]] = {
-    "system": lambda run: run.system,
-    "case": lambda run: f"{run.system} {run.case}",
-    "kind": lambda run: f"{run.system} {run.kind}",
-}
-
-
-def build(runs: Sequence[ScoredRun], grouping: str, root: Path) -> Report:
-    """The report of these runs. Raises ``UserError`` when none of them is scored."""
-    scored = [run for run in runs if run.reward is not None]
-    if not scored:
-        raise UserError("no run here is scored", where=root, next_step="run score.py first")
-    key = GROUPINGS[grouping]
-    groups = []
-    for name in sorted({key(run) for run in scored}):
-        members = [run for run in scored if key(run) == name]
-        rewards = [Scored(run.case, run.reward, run.gates_open) for run in members if run.reward is not None]
-        try:
-            summary = summarise(rewards)
-        except ValueError as error:
-            raise UserError(
-                str(error), where=f"rewards of {name}", next_step="score these runs again"
-            ) from error
-        cases = len({run.case for run in members})
-        groups.append(Group(name, len(members), cases, summary, intervals(rewards)))
-    protocols = sorted({run.protocol for run in scored})
-    return Report(groups, missing_runs(list(runs)), protocols, skipped_keys(list(runs)))
 
 
 def main(argv: Sequence[str] | None = None) -> int:

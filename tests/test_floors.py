@@ -14,6 +14,7 @@ ROOMS = (
     "world",
     "checker",
     "harness",
+    "report",
     "scorer",
     "visualizer",
     "viewer",
@@ -27,9 +28,11 @@ BELOW: dict[str, set[str]] = {
     "harness/runtime": {"contract"},
     # The baseline is an agent: it runs where agents run, and has what they have.
     "harness/baseline": {"contract", "world"},
-    "scorer": {"contract", "world"},
+    # Averages of rewards: the command line tool and the viewer show the same numbers.
+    "report": {"contract"},
+    "scorer": {"contract", "world", "report"},
     "visualizer": {"contract", "world", "scorer"},
-    "viewer": {"contract", "world"},
+    "viewer": {"contract", "world", "report"},
     "vlm_judge": {"contract"},
     "persistbench": set(),
 }

@@ -14,9 +14,9 @@ from contract.aggregate import Scored, summarise
 from contract.errors import UserError
 from contract.metrics import METRICS
 from contract.record import write_json
-from scorer.bootstrap import intervals
+from report.bootstrap import intervals
+from report.runs import find_runs, missing_runs
 from scorer.report import main
-from scorer.report_runs import find_runs, missing_runs
 
 
 def add(

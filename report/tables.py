@@ -11,7 +11,7 @@ from contract.aggregate import MISSING, NUMBER, OVERALL_RULE, Summary
 from contract.metrics import FAMILIES, MAIN_FAMILIES, METRICS
 from contract.record import dumps
 from contract.states import STATES
-from scorer.bootstrap import OVERALL, Interval
+from report.bootstrap import OVERALL, Interval
 
 COUNTED = (NUMBER, *STATES, MISSING)
 

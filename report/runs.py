@@ -9,11 +9,10 @@ from pathlib import Path
 
 from contract.cases import KINDS, kind
 from contract.errors import UserError
-from contract.metrics import METRICS, metrics_of
+from contract.metrics import METRICS, MODEL_UNITS, metrics_of
 from contract.names import RESULTS, REWARD, REWARD_DETAIL, RUN_RECORD
 from contract.record import read_json
 from contract.states import case_state
-from scorer.registry import MODEL_UNITS
 
 FAILED_STATES = ("done", "failed")
 """States of a run that is a result of the agent; other states say nothing about it."""
