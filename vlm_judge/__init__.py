@@ -1,0 +1,1 @@
+"""A vision-language model as judge: questions about renders, pairwise preferences, ratings."""
