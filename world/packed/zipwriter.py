@@ -112,8 +112,8 @@ class ArchiveWriter:
             end = self._stream.tell()
             record = (_END64.size - 12, 45 | 3 << 8, 45, 0, 0, count, count, size, start)
             self._put(_END64.pack(b"PK\x06\x06", *record), _LOCATOR.pack(b"PK\x06\x07", 0, end, 1))
-        short = min(count, 0xFFFF)
-        self._put(_END.pack(b"PK\x05\x06", 0, 0, short, short, min(size, _WIDE), min(start, _WIDE), 0))
+            count, size, start = 0xFFFF, _WIDE, _WIDE  # all of them stand in the wide record
+        self._put(_END.pack(b"PK\x05\x06", 0, 0, count, count, size, start, 0))
 
 
 def pack(header: bytes, data: Any) -> Packed:
