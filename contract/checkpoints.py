@@ -195,6 +195,18 @@ TYPE_MODELS: Mapping[str, tuple[str, ...]] = MappingProxyType(
 )
 """Metric types that run a model themselves; every other type reads estimates only."""
 
+GROUP_METRICS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "flow": ("flow_distribution",),
+        "tracks": ("track2d_dtw",),
+        "moge": ("uni3d_moge_scene",),
+        "semantic": ("semantic_dinov3", "semantic_tips"),
+        "geophys": ("geophys_dinov3",),
+        "depth": ("depth_error",),
+    }
+)
+"""Reward keys that rest on what each group of the prepare stage makes."""
+
 
 def models_of(table: Mapping[str, tuple[str, ...]], names: Iterable[str]) -> tuple[str, ...]:
     """Models that those groups or types run, in the table's order, each once; other names need none."""

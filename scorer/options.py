@@ -49,7 +49,8 @@ class Deadlines:
 class Options:
     """Everything the command line says. ``types`` are in table order; ``jobs`` worlds are scored at once.
 
-    allow_missing_models : leave out what needs a model that is not there.
+    allow_missing_models : leave out what needs a model that is not there. queue : directory of a queue from
+    which worlds are taken instead of the manifest; worker : this process's name there.
     """
 
     manifest: Path
@@ -59,6 +60,8 @@ class Options:
     jobs: int = 1
     redo: bool = False
     allow_missing_models: bool = False
+    queue: Path | None = None
+    worker: str = ""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -80,7 +83,7 @@ def parse(argv: Sequence[str] | None, built: Sequence[str]) -> Options:
         raise UserError(f"--jobs {known.jobs}", expected="a number of worlds, at least 1")
     return Options(
         known.manifest, roots, _types(known.type, built), deadlines, known.jobs, known.redo,
-        known.allow_missing_models,
+        known.allow_missing_models, known.queue, known.worker,
     )  # fmt: skip
 
 
@@ -99,6 +102,11 @@ def _arguments(built: Sequence[str]) -> _Parser:
         default=Path("/manifest.json"),
         help="JSON list of {case, world, out} (default: %(default)s)",
     )
+    add(
+        "--queue", type=Path, metavar="DIR",
+        help="take worlds from this queue, beside other scorers, instead of doing all of a manifest",
+    )  # fmt: skip
+    add("--worker", default="", metavar="NAME", help="name of this scorer in the queue (default: made up)")
     add("--cases", type=Path, default=Path("/cases"), help="root of the cases (default: %(default)s)")
     add("--data", type=Path, default=Path("/data"), help="root of the reference data (default: %(default)s)")
     add("--runs", type=Path, default=Path("/runs"), help="root of the runs (default: %(default)s)")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from contract.errors import EXIT_ITEM_FAILED, EXIT_OK
@@ -30,8 +30,8 @@ def score(
     """
     console.line(f"{len(entries)} world(s), types {sorted(options.types)}")
     console.start(len(entries))
-    crew = _Crew(entries, options, registry, models, console)
-    crew.work()
+    crew = Crew(iter(entries), options, registry, models, console)
+    crew.work(len(entries))
     order = {entry: number for number, entry in enumerate(entries)}
     pending = sorted(crew.pending, key=lambda row: order[row.entry])
     ok = len(crew.fine - run_passes(pending, options, registry, models, console))
@@ -42,29 +42,31 @@ def score(
 
 
 @dataclass
-class _Crew:
-    """Threads that take entries in their order; each has a slot for one worker process."""
+class Crew:
+    """Threads that take entries in their order; each has a slot for one worker process.
 
-    entries: Sequence[Entry]
+    ended : told of each entry that is done as far as no model is needed, by the thread that did it.
+    """
+
+    entries: Iterator[Entry]
     options: Options
     registry: Registry
     models: Models
     console: Console
+    ended: Callable[[Entry, Outcome], None] = lambda entry, outcome: None
     fine: set[Entry] = field(default_factory=set)
     pending: list[Pending] = field(default_factory=list)
     known: Known = field(default_factory=Known)
     stop: threading.Event = field(default_factory=threading.Event)
 
-    def work(self) -> None:
-        jobs = min(self.options.jobs, max(1, len(self.entries)))
+    def work(self, most: int) -> None:
+        """Score the entries, of which there are at most so many."""
+        jobs = min(self.options.jobs, max(1, most))
         env = worker_environment(jobs)
         start = self.options.deadlines.seconds("worker", preparation=True)
         slots = [Slot(env, start, self.stop) for _ in range(jobs)]
-        pending = iter(self.entries)
         lock = threading.Lock()
-        threads = [
-            threading.Thread(target=self._serve, args=(slot, pending, lock), daemon=True) for slot in slots
-        ]
+        threads = [threading.Thread(target=self._serve, args=(slot, lock), daemon=True) for slot in slots]
         try:
             for thread in threads:
                 thread.start()
@@ -78,10 +80,10 @@ class _Crew:
                 if thread.ident is not None:
                     thread.join()
 
-    def _serve(self, slot: Slot, pending: Iterator[Entry], lock: threading.Lock) -> None:
+    def _serve(self, slot: Slot, lock: threading.Lock) -> None:
         while not self.stop.is_set():
             with lock:
-                entry = next(pending, None)
+                entry = next(self.entries, None)
             if entry is None:
                 return
             try:
@@ -94,6 +96,7 @@ class _Crew:
                 self.pending += done.pending
                 if done.fine:
                     self.fine.add(entry)
+            self.ended(entry, done)
             self.console.advance()
 
     def _score(self, entry: Entry, slot: Slot) -> Outcome:

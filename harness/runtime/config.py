@@ -25,10 +25,15 @@ from harness.runtime.agentconfig import (
     Seconds,
 )
 from harness.runtime.agents import BUILT_IN
+from harness.runtime.engines.settings import LauncherSection
 from harness.runtime.tomlfile import Table, nearest, parse, read_toml, unknown_key
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-"""Relative paths inside configuration files start here."""
+"""The folder of our packages: a checkout, or where pip installs to."""
+ROOT = REPOSITORY if (REPOSITORY / "pyproject.toml").is_file() else Path.cwd()
+"""Relative paths inside configuration files start here: at the checkout's root; at the working directory where
+the harness was installed as a package.
+"""
 
 BACKENDS = ("host", "docker", "sif")
 NO_NETWORK = "no-network"
@@ -77,6 +82,7 @@ class ScorerSection(Table):
     task_prepare_timeout_sec: Seconds = 600.0
     task_timeouts: dict[str, Seconds] = Field(default_factory=dict)
     jobs: Annotated[int, Field(ge=1, le=256)] | None = None
+    slots: Annotated[int, Field(ge=1, le=256)] | None = None
     checkpoints: PathText | None = "checkpoints"
     image: ScorerImage = ScorerImage()
     environment: ScorerEnvironment = ScorerEnvironment()
@@ -113,6 +119,7 @@ class RuntimeFile(Table):
     budget: Budget = Budget()
     prices: PricesTable = PricesTable()
     scorer: ScorerSection = ScorerSection()
+    launcher: LauncherSection = LauncherSection()
     docker: DockerTable = DockerTable()
     sif: SifTable = SifTable()
 
@@ -132,7 +139,7 @@ class Runtime:
 
     path: Path
     file: RuntimeFile
-    root: Path = REPOSITORY
+    root: Path = ROOT
 
     def resolve(self, text: str) -> Path:
         """A path of the file: absolute as it stands, else below the repository root; ``~`` is the user's
@@ -203,7 +210,7 @@ def _exists(path: Path) -> bool:
         return False
 
 
-def load_runtime(argument: str | Path, root: Path = REPOSITORY) -> Runtime:
+def load_runtime(argument: str | Path, root: Path = ROOT) -> Runtime:
     """Read and check a runtime file. Raises ``UserError``."""
     path = find_file(argument)
     data = read_toml(path)

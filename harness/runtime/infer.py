@@ -10,6 +10,7 @@ if __name__ == "__main__":
 import argparse
 import shlex
 import sys
+import threading
 from collections.abc import Sequence
 
 from rich.console import Console
@@ -29,12 +30,16 @@ from harness.runtime.batch import (
     summary,
 )
 from harness.runtime.config import Runtime, load_runtime
+from harness.runtime.engines.settings import SLURM
+from harness.runtime.engines.slurm_infer import SlurmTerms, infer_on_slurm
 from harness.runtime.gpus import slots
 from harness.runtime.jobs import load_jobs
 from harness.runtime.livetable import shown
 from harness.runtime.planning import Plan, plan_all
+from harness.runtime.running import Result
 from harness.runtime.scheduler import Batch, Options
 from harness.runtime.space import shortage
+from harness.runtime.status import cancel, show_launches, show_runs
 
 HOST_WARNING = (
     "backend host: agents run as you, on this machine, with your files and your network. "
@@ -70,6 +75,12 @@ def arguments() -> argparse.ArgumentParser:
         "--json", action="store_true", help="end with the results as a JSON array instead of a table"
     )
     parser.add_argument(
+        "--status", action="store_true", help="show the state of each run and of launches, then leave"
+    )
+    parser.add_argument(
+        "--cancel", action="store_true", help="end what launches on SLURM have running, then leave"
+    )
+    parser.add_argument(
         "--list-orphans", action="store_true", help="list containers or processes of launchers, then leave"
     )
     parser.add_argument(
@@ -85,16 +96,24 @@ def main(argv: Sequence[str] | None = None) -> int:
     runtime = load_runtime(given.runtime)
     if given.list_orphans or given.clean_orphans:
         return orphans(get_backend(runtime.backend, runtime), clean=given.clean_orphans)
+    if given.cancel:
+        return cancel(runtime, "infer", say)
     if given.jobs is None:
         raise UserError("--jobs is missing", next_step="infer.py --jobs FILE --runtime FILE")
     if given.redo and given.keep:
         raise UserError("--redo and --keep contradict each other", next_step="give one of them")
     prices.use(runtime.price_file)
+    if given.status:
+        with file_faults():
+            show_runs(load_jobs(given.jobs, runtime.cases).keys, runtime.runs, output_console())
+        return show_launches(runtime, "infer", say)
+    on_slurm = runtime.file.launcher.engine == SLURM
     with file_faults():
         jobs = load_jobs(given.jobs, runtime.cases)
         backend = get_backend(runtime.backend, runtime)
         plans = plan_all(jobs, runtime, backend, redo=given.redo, keep=given.keep)
-        terms = options(runtime, plans, backend, redo=given.redo, take_over=given.take_over)
+        if not on_slurm:
+            terms = options(runtime, plans, backend, redo=given.redo, take_over=given.take_over)
     for warning in dict.fromkeys(warning for plan in plans for warning in plan.warnings):
         say(f"warning: {warning}")
     if backend.name == "host":
@@ -102,11 +121,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     if given.dry_run:
         return show(plans, backend)
     with stopping_on_signals() as stop:
+        if on_slurm:
+            how = SlurmTerms(given.redo, given.keep, given.take_over)
+            return report(infer_on_slurm(plans, jobs.path, runtime, how, stop, say), stop, given.json)
         remove_orphans(backend)
         batch = Batch(plans, backend, terms, stop, say)
         with shown(batch, Console(stderr=given.json), say):
             results = batch.run()
-    if given.json:
+    return report(results, stop, given.json)
+
+
+def report(results: Sequence[Result], stop: threading.Event, as_json: bool) -> int:
+    """Show the results; returns the exit status."""
+    if as_json:
         sys.stdout.write(dumps(reduced(results)))
     else:
         summary(results, output_console())

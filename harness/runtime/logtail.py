@@ -14,12 +14,13 @@ _PIECE = 1 << 16
 
 
 @contextmanager
-def streamed(log: Path, target: TextIO) -> Iterator[None]:
+def streamed(log: Path, target: TextIO, prefix: str | None = None) -> Iterator[None]:
     """While the block runs, whatever is appended to ``log`` is written to ``target``; the rest follows at
-    its end.
+    its end. With a ``prefix``, in front of each line, only whole lines are written, so that several logs can
+    share a target.
     """
     ended = threading.Event()
-    thread = threading.Thread(target=_copy, args=(log, target, ended), name="log")
+    thread = threading.Thread(target=_copy, args=(log, target, ended, prefix), name="log")
     thread.start()
     try:
         yield
@@ -28,9 +29,9 @@ def streamed(log: Path, target: TextIO) -> Iterator[None]:
         thread.join()
 
 
-def _copy(log: Path, target: TextIO, ended: threading.Event) -> None:
+def _copy(log: Path, target: TextIO, ended: threading.Event, prefix: str | None) -> None:
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
-    position = 0
+    position, cut = 0, ""
     while True:
         last = ended.is_set()
         if log.exists():
@@ -38,9 +39,15 @@ def _copy(log: Path, target: TextIO, ended: threading.Event) -> None:
                 stream.seek(position)
                 while piece := stream.read(_PIECE):
                     position += len(piece)
-                    if not _write(target, decoder.decode(piece)):
+                    text = decoder.decode(piece)
+                    if prefix is not None:
+                        *lines, cut = (cut + text).split("\n")
+                        text = "".join(f"{prefix}{line}\n" for line in lines)
+                    if not _write(target, text):
                         return
         if last:
+            if cut:
+                _write(target, f"{prefix or ''}{cut}\n")
             return
         ended.wait(_PAUSE)
 

@@ -8,54 +8,47 @@ if __name__ == "__main__":
     end_on_interrupt()
 
 import argparse
-import difflib
-import os
 import shlex
-import sys
 import threading
-from collections.abc import Sequence
-from datetime import UTC, datetime
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 
 from contract.errors import (
     EXIT_INTERRUPTED,
     EXIT_ITEM_FAILED,
     EXIT_OK,
-    EXIT_USAGE,
     UserError,
     file_faults,
+    one_line,
     run_program,
 )
-from contract.metrics import TYPE_BY_NAME
-from contract.names import RUNS
-from contract.record import write_json
 from contract.runs import RunKey
-from harness.runtime import owner
+from contract.workqueue import OK, Queue
 from harness.runtime.backends import check_job, get_backend
-from harness.runtime.backends.base import Backend, Outcome
+from harness.runtime.backends.base import Backend
 from harness.runtime.batch import output_console, remove_orphans, say, stopping_on_signals
-from harness.runtime.config import Runtime, load_runtime
+from harness.runtime.config import REPOSITORY, load_runtime
+from harness.runtime.engines.settings import SLURM
+from harness.runtime.invocation import Invocation, new_directory
 from harness.runtime.jobs import load_jobs, reference_video
-from harness.runtime.logtail import streamed
 from harness.runtime.mp4boxes import check_video
-from harness.runtime.provenance import circumstances
 from harness.runtime.runrecord import now
-from harness.runtime.scoretable import print_scores, read_reward
-from harness.runtime.scoring import (
-    Entry,
-    arguments,
-    run_entry,
-    sanity_entries,
-    scorer_job,
-    time_limit,
-    why_not_run,
+from harness.runtime.scoretable import print_not_done, print_scores, read_reward
+from harness.runtime.scorework import Work, failed_cases, row_name, wanted_groups
+from harness.runtime.scoring import run_entry, sanity_entries, why_not_run
+from harness.runtime.slots import scorer_slots
+from harness.runtime.stagejob import Order, stage_job
+from harness.runtime.stages import (
+    PREPARE,
+    SCORE,
+    VIZ,
+    Stage,
+    check_belongs,
+    groups_named,
+    metric_types,
+    wanted_stages,
 )
+from harness.runtime.stagework import StageEnd, run_local
 from harness.runtime.trees import check_writable
-
-STAGES = ("prepare", "score", "viz")
-BUILT_STAGES = ("score",)
-MANIFESTS = "manifests"
-"""Directory below the runs root with one directory per invocation."""
 
 
 def command_line() -> argparse.ArgumentParser:
@@ -66,39 +59,39 @@ def command_line() -> argparse.ArgumentParser:
         epilog="Exit status: 0 all scored, 1 a run is missing or failed, 2 wrong usage, 130 stopped.",
         allow_abbrev=False,
     )
-    parser.add_argument("--jobs", metavar="FILE", required=True, help="TOML file with the runs to score")
-    parser.add_argument(
-        "--runtime", metavar="FILE", required=True, help="TOML file with directories and images"
-    )
-    parser.add_argument(
-        "--stage", metavar="NAMES", default="score", help="stages, comma separated (default: score)"
-    )
-    parser.add_argument(
-        "--type", metavar="NAMES", action="append", default=[], help="metric types, comma separated"
-    )
-    parser.add_argument("--only", metavar="NAMES", help="groups of the stage prepare")
-    parser.add_argument("--media", metavar="NAMES", help="media of the stage viz")
-    parser.add_argument(
-        "--sanity", action="store_true", help="score each reference world against itself as well"
-    )
-    parser.add_argument(
-        "--dry-run", action="store_true", help="check everything, show what would run, touch nothing"
-    )
-    parser.add_argument("--redo", action="store_true", help="compute again what is up to date")
-    parser.add_argument(
-        "--allow-missing-models",
-        action="store_true",
-        help="leave out metrics whose model is not installed or has no checkpoint",
-    )
+    add = parser.add_argument
+    add("--jobs", metavar="FILE", help="TOML file with the runs to score")
+    add("--runtime", metavar="FILE", required=True, help="TOML file with directories and images")
+    add("--stage", metavar="NAMES", default="score", help="of prepare, score, viz (default: score)")
+    add("--type", metavar="NAMES", action="append", default=[], help="metric types, comma separated")
+    add("--only", metavar="NAMES", help="groups of the stage prepare (default: those that the types need)")
+    add("--media", metavar="NAMES", help="media of the stage viz")
+    add("--sanity", action="store_true", help="score each reference world against itself as well")
+    add("--dry-run", action="store_true", help="check everything, show what would run, touch nothing")
+    add("--redo", action="store_true", help="compute again what is up to date")
+    add("--allow-missing-models", action="store_true",
+        help="leave out metrics whose model is not installed or has no checkpoint")  # fmt: skip
+    add("--status", action="store_true", help="show how far the last launch is, then leave")
+    add("--cancel", action="store_true", help="end what launches have running, then leave")
     return parser
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Check, score, report. Returns the exit status."""
+    """Check, prepare, score, report. Returns the exit status."""
     given = command_line().parse_args(argv)
-    check_stages(given.stage, given.only, given.media)
-    types = metric_types(given.type)
+    stages = wanted_stages(given.stage, REPOSITORY)
+    check_belongs("--only", given.only is not None, PREPARE, stages)
+    check_belongs("--media", given.media is not None, VIZ, stages)
+    types, only = metric_types(given.type), groups_named([given.only or ""])
+    if given.only is not None and not only:
+        raise UserError("--only names no group", next_step="leave it out for all that the types need")
     runtime = load_runtime(given.runtime)
+    if given.status or given.cancel:
+        from harness.runtime.status import cancel, show_launches
+
+        return (cancel if given.cancel else show_launches)(runtime, "score", say)
+    if given.jobs is None:
+        raise UserError("--jobs is missing", next_step="score.py --jobs FILE --runtime FILE")
     with file_faults():
         jobs = load_jobs(given.jobs, runtime.cases)
         for case in jobs.cases:
@@ -107,136 +100,163 @@ def main(argv: Sequence[str] | None = None) -> int:
         entries = [run_entry(key) for key in jobs.keys if key not in missing]
         if given.sanity:
             entries += sanity_entries(jobs.cases, runtime.data)
-        flags = arguments(runtime, types, given.redo, worlds=len(entries))
-        if given.allow_missing_models:
-            flags.append("--allow-missing-models")
-        backend = get_backend(runtime.backend, runtime)
-        stamp = f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{os.getpid()}"
-        directory = runtime.runs / MANIFESTS / stamp
-        check_writable(directory, "runs_root")
-        if not runtime.data.exists():
-            check_writable(runtime.data, "data_root")
-        job = scorer_job(runtime, directory / "manifest.json", flags, f"4dcb-score-{stamp}")
-        backend.check(job.image)
-        check_job(backend, job, runtime.path, "scorer")
+        work = Work(
+            runtime, stages, jobs.cases, entries, missing, types, wanted_groups(only, types),
+            [name for name in (given.media or "").split(",") if name], given.redo, given.allow_missing_models,
+        )  # fmt: skip
+        launch = Launch(work, get_backend(runtime.backend, runtime))
+        launch.check()
     report_missing(missing)
     if given.dry_run:
-        for entry in entries:
-            say(f"would score {entry.world}")
-        say(shlex.join(backend.describe(job)))
-        return EXIT_OK
-    status = EXIT_ITEM_FAILED if missing or not entries else EXIT_OK
-    if entries:
-        status = max(status, score(entries, runtime, backend, directory, flags))
-    return status
+        return launch.show()
+    return launch.run()
 
 
-def check_stages(text: str, only: str | None, media: str | None) -> None:
-    """Raise ``UserError`` for unknown stages, those that do not exist yet, and flags of stages not asked
-    for.
-    """
-    names = [name.strip() for name in text.split(",") if name.strip()]
-    if not names:
-        raise UserError("--stage names no stage", expected=f"--stage {','.join(BUILT_STAGES)}")
-    for name in names:
-        if name not in STAGES:
-            raise UserError(f"--stage {name}: no such stage", expected=f"--stage {','.join(BUILT_STAGES)}")
-    for flag, value, stage in (("--only", only, "prepare"), ("--media", media, "viz")):
-        if value is not None and stage not in names:
-            raise UserError(f"{flag} belongs to the stage {stage}, which was not asked for")
-    for name in names:
-        if name not in BUILT_STAGES:
-            raise UserError(f"stage {name} is not built yet", expected=f"--stage {','.join(BUILT_STAGES)}")
-
-
-def metric_types(given: Sequence[str]) -> list[str]:
-    """Names out of ``--type``. Raises ``UserError`` for one that the benchmark does not have."""
-    names = [name.strip() for text in given for name in text.split(",") if name.strip()]
-    for name in names:
-        if name not in TYPE_BY_NAME:
-            like = difflib.get_close_matches(name, TYPE_BY_NAME, 1)
-            raise UserError(
-                f"--type {name}: no such type",
-                expected=f"one of {', '.join(TYPE_BY_NAME)}",
-                next_step=f"did you mean {like[0]}?" if like else "",
-            )
-    return names
-
-
-def report_missing(missing: dict[RunKey, str]) -> None:
+def report_missing(missing: Mapping[RunKey, str]) -> None:
     """List the runs that are not there. They are not scored, and never counted as bad ones."""
     for key, why in missing.items():
         say(f"not run: {key.path}: {why}")
 
 
-def score(
-    entries: list[Entry], runtime: Runtime, backend: Backend, directory: Path, flags: Sequence[str]
-) -> int:
-    """Run the scorer on the entries and show the results. Returns the exit status."""
-    manifest, log = directory / "manifest.json", directory / "score.log"
-    job = scorer_job(runtime, manifest, flags, f"4dcb-score-{directory.name}")
-    record = {
-        "command": shlex.join(backend.describe(job)),
-        "backend": backend.name,
-        "owner": owner.this_process(),
-        "provenance": circumstances(),
-        "started_at": now(),
-        "entries": len(entries),
-    }
-    with file_faults("make room, or change runs_root or data_root in the runtime file"):
-        directory.mkdir(parents=True)
-        runtime.data.mkdir(parents=True, exist_ok=True)
-        write_json(manifest, [entry.record() for entry in entries])
-        write_json(directory / "invocation.json", record)
-    say(f"scoring {len(entries)} world(s), log {log}")
-    with stopping_on_signals() as stop:
-        remove_orphans(backend)
-        outcome = _run(backend, job, log, time_limit(runtime), stop)
-    ending = {"ended_at": now(), "exit": outcome.exit_code, "error": outcome.error or None}
-    try:
-        write_json(directory / "invocation.json", record | ending)
-    except OSError as error:  # the scores themselves are there, or the scorer has said why not
-        say(f"warning: {directory / 'invocation.json'} was not written: {error.strerror}")
-    # "runs/" in front of every name says nothing.
-    rewards = [
-        (entry.out.removeprefix(f"{RUNS}/"), read_reward(entry.directory(runtime))) for entry in entries
-    ]
-    print_scores(rewards, output_console())
-    say(f"results lie in results/ of each run below {runtime.runs}; log {log}")
-    return exit_status(outcome, stop)
+class Launch:
+    """One invocation: its stages one after the other, and what is said about them."""
+
+    def __init__(self, work: Work, backend: Backend) -> None:
+        self.work, self.backend, self.runtime = work, backend, work.runtime
+        self.slots = scorer_slots(work.runtime)
+        self.directory = new_directory(work.runtime.runs)
+        self.on_slurm = work.runtime.file.launcher.engine == SLURM
+        self.status = EXIT_ITEM_FAILED if self._scores() and (work.missing or not work.entries) else EXIT_OK
+
+    def _scores(self) -> bool:
+        """Whether a stage works on runs."""
+        return any(stage is not PREPARE for stage in self.work.stages)
+
+    def order(self, stage: Stage, rows: Sequence[object]) -> Order:
+        work = self.work
+        return Order(stage.name, self.directory, len(rows), work.names(stage), work.redo, work.allow_missing)
+
+    def check(self) -> None:
+        """Whether everything that the stages need is there; touches nothing. Raises ``UserError``."""
+        check_writable(self.directory, "runs_root")
+        if not self.runtime.data.exists():
+            check_writable(self.runtime.data, "data_root")
+        for stage in self.work.stages:
+            job = stage_job(self.runtime, self.order(stage, ()), "check", self.slots[0])
+            self.backend.check(job.image)
+            check_job(self.backend, job, self.runtime.path, "scorer")
+        self.work.check_models(say)
+        if self.on_slurm:
+            from harness.runtime.engines.cluster import check_programs
+            from harness.runtime.status import refuse_second
+
+            check_programs(self.runtime.path)
+            refuse_second(self.runtime, "score")
+
+    def show(self) -> int:
+        """What would run, without touching anything."""
+        for stage in self.work.stages:
+            rows = self.work.rows(stage)
+            for row in rows:
+                say(f"would {stage.name} {row_name(stage, row) if stage is PREPARE else row['world']}")
+            for words in self.commands(stage, rows):
+                say(shlex.join(words))
+        return EXIT_OK
+
+    def commands(self, stage: Stage, rows: Sequence[object]) -> list[list[str]]:
+        """What is started for a stage, as command lines for people."""
+        order = self.order(stage, rows)
+        if not rows:
+            return []
+        if self.on_slurm:
+            from harness.runtime.engines.cluster import submission
+
+            return [submission(self.runtime, order.stage, order.items).words()]
+        used = self.slots[: len(rows)]
+        jobs = [stage_job(self.runtime, order, f"slot{slot.number}.1", slot, len(used)) for slot in used]
+        return [self.backend.describe(job) for job in jobs]
+
+    def run(self) -> int:
+        """Carry out the stages, report, and return the exit status."""
+        work = self.work
+        if not any(work.rows(stage) for stage in work.stages):
+            say("there is nothing to do")
+            return self.status
+        record = Invocation(
+            self.directory, "score", say, backend=self.backend.name, entries=len(work.entries),
+            engine=self.runtime.file.launcher.engine,
+        )  # fmt: skip
+        with file_faults("make room, or change runs_root or data_root in the runtime file"):
+            record.begin()
+            self.runtime.data.mkdir(parents=True, exist_ok=True)
+            (self.directory / "queue").mkdir()
+        with stopping_on_signals() as stop:
+            remove_orphans(self.backend)
+            for stage in work.stages:
+                if stop.is_set():
+                    break
+                self.stage(stage, record, stop)
+        if stop.is_set():
+            self.status = EXIT_INTERRUPTED
+        if SCORE in work.stages:
+            self.report()
+        record.end(self.status)
+        say(f"record, queues and logs of this launch lie in {self.directory}")
+        return self.status
+
+    def stage(self, stage: Stage, record: Invocation, stop: threading.Event) -> None:
+        """Carry out a stage; what could not be prepared is left out of the later ones."""
+        rows = self.work.rows(stage)
+        if not rows:
+            say(f"{stage.name}: nothing to do")
+            return
+        order, names = self.order(stage, rows), [row_name(stage, row) for row in rows]
+        with file_faults("make room on the disk of runs_root"):
+            Queue.create(order.queue, rows)
+        facts = record.stage(
+            stage=stage.name, items=len(rows),
+            commands=[shlex.join(words) for words in self.commands(stage, rows)],
+        )  # fmt: skip
+        say(f"{stage.name}: {len(rows)} item(s), logs {self.directory}/{stage.name}*.log")
+        if self.on_slurm:
+            from harness.runtime.engines.slurm import run_slurm
+
+            payload = {"what": stage.name, "runtime": str(self.runtime.path), "order": order.record()}
+            end = run_slurm(payload, order.queue, names, self.runtime, record, stop, say)
+        else:
+            end = run_local(order, names, self.runtime, self.backend, self.slots, stop, say)
+        fine = sum(outcome.get("state") == OK for outcome in end.outcomes.values())
+        facts |= {"ended_at": now(), "ended": len(end.outcomes), "fine": fine, "fault": end.fault or None}
+        record.save()
+        self.conclude(stage, rows, end, fine)
+
+    def conclude(self, stage: Stage, rows: Sequence[Mapping[str, str]], end: StageEnd, fine: int) -> None:
+        if fine < len(rows):
+            short = end.fault and len(end.outcomes) < len(rows)
+            self.status = max(self.status, end.status if short else EXIT_ITEM_FAILED)
+        say(f"{stage.name}: {fine}/{len(rows)} ok" + (f"; {one_line(end.fault)}" if end.fault else ""))
+        if stage is PREPARE:
+            self.work.leave_out(failed_cases(rows, lambda number: _unprepared(end, number)))
+        elif stage is SCORE:
+            left = {row_name(stage, row): why for n, row in enumerate(rows) if (why := end.why_not(n))}
+            self.work.left_out |= left
+
+    def report(self) -> None:
+        """The table of scores, and what has none."""
+        scored = [entry for entry in self.work.entries if entry.name not in self.work.left_out]
+        rewards = [(entry.name, read_reward(entry.directory(self.runtime))) for entry in scored]
+        console = output_console()
+        if rewards:
+            print_scores(rewards, console)
+            say(f"results lie in results/ of each run below {self.runtime.runs}")
+        not_done = {str(key.path): f"not run: {why}" for key, why in self.work.missing.items()}
+        print_not_done(not_done | self.work.left_out, console)
 
 
-def _run(backend: Backend, job: object, log: Path, limit: float, stop: threading.Event) -> Outcome:
-    """Run the job in a thread, so that this one can take signals; its log goes to the terminal as well."""
-    outcomes: list[Outcome] = []
-
-    def work() -> None:
-        try:
-            outcomes.append(backend.run(job, log, limit, stop))  # type: ignore[arg-type]
-        except Exception as error:
-            outcomes.append(Outcome(None, 0.0, error=f"{type(error).__name__}: {error}"))
-
-    thread = threading.Thread(target=work, name="scorer")
-    with streamed(log, sys.stdout):
-        thread.start()
-        while thread.is_alive():
-            thread.join(0.2)
-    return outcomes[0]
-
-
-def exit_status(outcome: Outcome, stop: threading.Event) -> int:
-    """Status of this program from how the scorer ended."""
-    if outcome.interrupted or stop.is_set():
-        return EXIT_INTERRUPTED
-    if outcome.timed_out:
-        say("the scorer ran out of time; run the same command again to continue")
-    elif outcome.oom_killed:
-        say("the scorer ran out of memory; raise [scorer.environment] memory_mb")
-    elif outcome.error:
-        say(f"the scorer could not be run: {outcome.error}")
-    elif outcome.exit_code in (EXIT_OK, EXIT_USAGE):
-        return outcome.exit_code
-    return EXIT_ITEM_FAILED
+def _unprepared(end: StageEnd, number: int) -> str:
+    """Why an item of the prepare stage is not there; empty when it is."""
+    outcome = end.outcomes.get(number, {})
+    return "" if outcome.get("state") == OK else str(outcome.get("note") or end.why_not(number))
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from contract.errors import one_line
 from contract.metrics import METRICS, Metric
 from contract.names import RESULTS, REWARD
 from contract.record import read_json
@@ -98,3 +99,15 @@ def print_scores(rewards: Sequence[tuple[str, Mapping[str, Any] | None]], consol
         console.print(table)
     if not tables:
         console.print("no scores")
+
+
+def print_not_done(reasons: Mapping[str, str], console: Console) -> None:
+    """Print what has no score, world by world with the reason; nothing when that is none."""
+    if not reasons:
+        return
+    table = Table(title="not scored", title_justify="left")
+    table.add_column("world", overflow="fold")
+    table.add_column("reason", overflow="fold")
+    for name, why in reasons.items():
+        table.add_row(Text(one_line(name)), Text(one_line(why)))
+    console.print(table)

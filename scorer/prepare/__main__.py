@@ -18,8 +18,10 @@ from scorer.prepare.models import require_models
 from scorer.prepare.options import parse
 from scorer.prepare.plan import Subject, wanted
 from scorer.prepare.progress import Progress
+from scorer.prepare.queue import prepare_queue
 from scorer.prepare.run import prepare
 from scorer.prepare.table import TABLE, Table, grouped
+from scorer.queuedir import manifest_of
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -27,7 +29,8 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 def main(argv: Sequence[str] | None = None, table: Table = TABLE) -> int:
     """Run the program and return its exit status. Raises ``UserError`` for wrong usage and missing models."""
     options = parse(argv)
-    cases = read_cases(options.manifest, options.cases, options.data)
+    manifest = options.manifest if options.queue is None else manifest_of(options.queue)
+    cases = read_cases(manifest, options.cases, options.data)
     stop = _end_cleanly()
     with Progress() as console:
         estimates = [each for group in grouped(table, options.groups).values() for each in group]
@@ -36,7 +39,8 @@ def main(argv: Sequence[str] | None = None, table: Table = TABLE) -> int:
         identities = require_models(
             options.checkpoints, [each for each in estimates if each.file in used], console.line
         )
-        return prepare(cases, options, table, identities, console, stop)
+        work = prepare if options.queue is None else prepare_queue
+        return work(cases, options, table, identities, console, stop)
 
 
 def _end_cleanly() -> threading.Event:

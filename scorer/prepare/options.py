@@ -15,7 +15,11 @@ from scorer.prepare.table import GROUPS
 
 @dataclass(frozen=True)
 class Options:
-    """Everything the command line says. groups : in their fixed order. every : also what no metric needs."""
+    """Everything the command line says.
+
+    groups : in their fixed order. every : also what no metric needs. queue : directory of a queue from which
+    cases are taken instead of the manifest; worker : this process's name there.
+    """
 
     manifest: Path
     cases: Path
@@ -26,6 +30,8 @@ class Options:
     every: bool = False
     redo: bool = False
     dry_run: bool = False
+    queue: Path | None = None
+    worker: str = ""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -46,6 +52,8 @@ def parse(argv: Sequence[str] | None) -> Options:
         known.all,
         known.redo,
         known.dry_run,
+        known.queue,
+        known.worker,
     )
 
 
@@ -63,6 +71,11 @@ def _arguments() -> _Parser:
         "--manifest", type=Path, default=Path("/manifest.json"),
         help='JSON list of {"case": …}; further members are ignored (default: %(default)s)',
     )  # fmt: skip
+    add(
+        "--queue", type=Path, metavar="DIR",
+        help="take cases from this queue, beside other processes, instead of doing all of a manifest",
+    )  # fmt: skip
+    add("--worker", default="", metavar="NAME", help="name of this process in the queue (default: made up)")
     add("--cases", type=Path, default=Path("/cases"), help="root of the cases (default: %(default)s)")
     add("--data", type=Path, default=Path("/data"), help="root of the reference data (default: %(default)s)")
     add("--checkpoints", type=Path, default=Path("/checkpoints"), help="model store (default: %(default)s)")

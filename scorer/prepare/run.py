@@ -37,10 +37,10 @@ def prepare(
     ``stop`` is set when the program is to end: an interrupt that a library has swallowed ends it, too.
     ``KeyboardInterrupt`` comes out; files are whole then, and up to the last one.
     """
-    run = _Run(options, identities, console, stop, subjects=[Subject(case) for case in cases])
+    run = Run(options, identities, console, stop, subjects=[Subject(case) for case in cases])
     console.line(f"{len(cases)} case(s), groups {list(options.groups)}")
     groups = grouped(table, options.groups)
-    todo = {name: run.examine(name, estimates) for name, estimates in groups.items()}
+    todo = {name: run.examine(name, estimates, run.subjects) for name, estimates in groups.items()}
     if not options.dry_run and any(todo.values()):
         run.device = pick_device(options.device)
     for name, items in todo.items():
@@ -50,7 +50,7 @@ def prepare(
 
 
 @dataclass
-class _Run:
+class Run:
     options: Options
     identities: Mapping[str, str]
     console: Progress
@@ -65,17 +65,17 @@ class _Run:
 
     # What there is to do.
 
-    def examine(self, group: str, estimates: Sequence[Estimate]) -> list[Item]:
+    def examine(self, group: str, estimates: Sequence[Estimate], subjects: Sequence[Subject]) -> list[Item]:
         """Items of a group that are to be computed; what is said about the others is kept for its turn."""
         todo = []
         lines = self.notes.setdefault(group, [])
-        left_out = [s for s in self.subjects if not self.options.every and not _any_needed(estimates, s)]
+        left_out = [s for s in subjects if not self.options.every and not _any_needed(estimates, s)]
         if left_out:
             lines.append(
                 f"{plural(len(left_out), 'case')} without a metric that needs it (--all computes it)"
             )
         current = 0
-        for estimate, subject in wanted(estimates, self.subjects, self.options.every):
+        for estimate, subject in wanted(estimates, subjects, self.options.every):
             try:
                 found = item(estimate, subject, self.identities)
                 state = found.state()
@@ -123,7 +123,7 @@ class _Run:
     def estimate(self, estimate: Estimate, items: Sequence[Item]) -> None:
         """Load a model and run it on every case that lacks its estimate. The model goes with this call."""
         try:
-            model = estimate.model().load(self.device, self.options.checkpoints)
+            model = self.load(estimate)
         except Exception as error:
             self.failed(f"{estimate.group}: {estimate.model().name} cannot be loaded", error)
             return
@@ -132,6 +132,10 @@ class _Run:
             if not self.one(each, model):
                 # The tensors of a failed attempt were referenced by its exception until here.
                 release_memory()
+
+    def load(self, estimate: Estimate) -> Any:
+        """The estimate's model, ready to run."""
+        return estimate.model().load(self.device, self.options.checkpoints)
 
     def one(self, each: Item, model: Any) -> bool:
         """One estimate of one case, and whether it is there now; whatever goes wrong stays with it."""

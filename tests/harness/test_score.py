@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import signal
+from collections.abc import Mapping
 from io import StringIO
 from pathlib import Path
 
@@ -18,7 +19,9 @@ from contract.metrics import TYPE_BY_NAME
 from contract.runs import RunKey
 from harness.runtime.config import load_runtime
 from harness.runtime.scoretable import score_tables
-from harness.runtime.scoring import arguments, run_entry, sanity_entries, scorer_job, worlds_at_once
+from harness.runtime.scoring import run_entry, sanity_entries
+from harness.runtime.slots import Slot, scorer_slots
+from harness.runtime.stagejob import Order, stage_flags, stage_job, worlds_at_once
 
 
 @pytest.fixture
@@ -42,7 +45,7 @@ def test_a_submission_that_fails_its_gates_is_scored_as_an_error_and_resumed(del
     assert set(reward.values()) == {"error"}
     assert "Watertight" in done.stdout
     (invocation,) = invocations(delivered)
-    assert json.loads((invocation / "manifest.json").read_text(encoding="utf-8")) == [
+    assert json.loads((invocation / "queue/score/manifest.json").read_text(encoding="utf-8")) == [
         {
             "case": "synthetic/B_01",
             "world": "runs/synthetic/B_01/tester-m-none/1/workspace/world",
@@ -51,9 +54,12 @@ def test_a_submission_that_fails_its_gates_is_scored_as_an_error_and_resumed(del
     ]
     log = (invocation / "score.log").read_text(encoding="utf-8")
     assert log.strip()
-    assert log in done.stdout
+    assert set(log.splitlines()) <= set(done.stdout.splitlines())
+    assert "[RUN] score 1/1 synthetic/B_01/tester-m-none/1: failed: see the log" in done.stdout
     record = json.loads((invocation / "invocation.json").read_text(encoding="utf-8"))
-    assert (record["exit"], record["entries"], record["error"]) == (1, 1, None)
+    assert (record["exit"], record["entries"], record["program"]) == (1, 1, "score")
+    (stage,) = record["stages"]
+    assert (stage["stage"], stage["items"], stage["ended"], stage["fine"]) == ("score", 1, 1, 0)
     assert delivered.score("--type", "mesh").returncode == 1
     assert len(invocations(delivered)) == 2
 
@@ -95,7 +101,7 @@ def test_a_finished_run_without_a_delivery_is_scored(lab: Lab) -> None:
     lab.runtime(lab.shell_agent("exit 1"))
     lab.jobs()
     assert lab.infer().returncode == 1
-    done = lab.score("--dry-run")
+    done = lab.score("--dry-run", "--type", "mesh")
     assert "would score runs/synthetic/B_01/tester-m-none/1/workspace/world" in done.stdout
     assert "not run" not in done.stdout
 
@@ -104,8 +110,8 @@ def test_a_dry_run_touches_nothing(delivered: Lab) -> None:
     before = snapshot(delivered.root)
     done = delivered.score("--dry-run", "--type", "mesh,dynamic_iou", "--redo")
     assert done.returncode == 0
-    assert "-m scorer --manifest" in done.stdout
-    assert "--type mesh --type dynamic_iou" in done.stdout
+    assert "-m scorer --queue" in done.stdout
+    assert "--type dynamic_iou --type mesh" in done.stdout
     assert "--redo" in done.stdout
     assert snapshot(delivered.root) == before
 
@@ -113,10 +119,10 @@ def test_a_dry_run_touches_nothing(delivered: Lab) -> None:
 @pytest.mark.parametrize(
     ("flags", "part"),
     [
-        (["--stage", "viz"], "stage viz is not built yet"),
-        (["--stage", "prepare,score"], "stage prepare is not built yet"),
         (["--stage", ""], "names no stage"),
-        (["--stage", "scoer"], "no such stage; expected --stage score\n"),
+        (["--stage", "scoer"], "no such stage; expected --stage prepare,score"),
+        (["--stage", "prepare", "--only", ","], "--only names no group"),
+        (["--stage", "prepare", "--only", "flaw"], "did you mean flow"),
         (["--only", "flow"], "belongs to the stage prepare"),
         (["--media", "x"], "belongs to the stage viz"),
         (["--type", "mess"], "did you mean mesh"),
@@ -135,8 +141,11 @@ def test_flags_that_mean_nothing(delivered: Lab, flags: list[str], part: str) ->
 def test_a_model_that_is_not_there_is_an_error_before_anything_is_scored(delivered: Lab) -> None:
     done = delivered.score("--type", "semantic,mesh")
     assert done.returncode == 2
-    assert "semantic_dinov3" in done.stdout
-    assert "--allow-missing-models" in done.stdout
+    assert "dinov3-vitl16" in done.stderr
+    assert "tipsv2-l14" in done.stderr
+    assert "--allow-missing-models" in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert not invocations(delivered)
     assert not (delivered.place() / "results").exists()
 
 
@@ -157,7 +166,7 @@ def test_sanity_adds_each_reference_world_once(lab: Lab) -> None:
     }  # fmt: skip
     lab.runtime()
     lab.jobs({}, {"trial": 2})
-    done = lab.score("--sanity", "--dry-run")
+    done = lab.score("--sanity", "--dry-run", "--type", "mesh")
     assert done.stdout.count("would score data/synthetic/B_01/world") == 1
 
 
@@ -171,6 +180,10 @@ def docker_runtime(lab: Lab, scorer: str = "") -> None:
     lab.runtime(f'[scorer.image]\ndocker = "scorer:x"\n{scorer}', top='backend = "docker"')
 
 
+def order(lab: Lab, stage: str = "score", **fields: object) -> Order:
+    return Order(stage, lab.runs / "manifests/1", **{"items": 1, **fields})  # type: ignore[arg-type]
+
+
 def test_the_scorers_container(lab: Lab) -> None:
     docker_runtime(
         lab,
@@ -178,24 +191,45 @@ def test_the_scorers_container(lab: Lab) -> None:
         "[scorer.environment]\ncpus = 2.5\nmemory_mb = 100\ngpus = 0",
     )
     runtime = load_runtime(lab.runtime_path)
-    flags = arguments(runtime, ["mesh"], redo=True)
-    job = scorer_job(runtime, lab.root / "m.json", flags, "name")
+    (slot,) = scorer_slots(runtime)
+    wanted = order(lab, names=("mesh",), redo=True)
+    job = stage_job(runtime, wanted, "slot0.1", slot)
     assert job.command == (
-        "python", "-m", "scorer", "--manifest", "/manifest.json", "--type", "mesh", "--task-timeout", "7",
-        "--prepare-timeout", "600", "--timeout", "mesh=9.5", "--redo",
+        "python", "-m", "scorer", "--queue", "/queue", "--worker", "slot0.1", "--type", "mesh",
+        "--task-timeout", "7", "--prepare-timeout", "600", "--timeout", "mesh=9.5", "--redo",
     )  # fmt: skip
     mounts = [(str(m.source), str(m.target), m.writable) for m in job.mounts]
     assert mounts[:4] == [
         (str(lab.cases), "/cases", False), (str(lab.data), "/data", True), (str(lab.runs), "/runs", True),
-        (str(lab.root / "m.json"), "/manifest.json", False),
+        (str(lab.runs / "manifests/1/queue/score"), "/queue", True),
     ]  # fmt: skip
     assert (job.image, job.network, job.gpus, job.as_root) == ("scorer:x", False, (), False)
     assert (job.limits.cpus, job.limits.memory_mb) == (2.5, 100)
-    threads = {name: value for name, value in job.env.items() if name != "PYTHONUNBUFFERED"}
-    assert threads == dict.fromkeys(
-        ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS",
-         "OPENCV_FOR_THREADS_NUM", "CV_NUM_THREADS"), "2",
+    assert job.name == "4dcb-score-1-slot0.1"
+    assert threads(job.env) == {"2"}
+
+
+def threads(env: Mapping[str, str]) -> set[str]:
+    """What the thread variables say; all six or none are set."""
+    names = (
+        "OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS",
+        "OPENCV_FOR_THREADS_NUM", "CV_NUM_THREADS",
     )  # fmt: skip
+    return {env.get(name, "unset") for name in names}
+
+
+def test_the_container_of_the_stage_prepare(lab: Lab) -> None:
+    docker_runtime(lab)
+    runtime = load_runtime(lab.runtime_path)
+    wanted = order(lab, "prepare", names=("flow", "depth"), allow_missing=True)
+    job = stage_job(runtime, wanted, "slot1.2", Slot(1, ("5",)), slots=2)
+    assert job.command == (
+        "python", "-m", "scorer.prepare", "--queue", "/queue", "--worker", "slot1.2",
+        "--only", "flow", "--only", "depth",
+    )  # fmt: skip
+    assert [str(mount.target) for mount in job.mounts[:3]] == ["/cases", "/data", "/queue"]
+    assert job.gpus == ("5",)
+    assert Order.of(json.loads(json.dumps(wanted.record()))) == wanted
 
 
 @pytest.mark.parametrize(
@@ -223,40 +257,67 @@ def test_worlds_scored_at_once(
     docker_runtime(lab, scorer)
     runtime = load_runtime(lab.runtime_path)
     assert worlds_at_once(runtime, worlds) == expected
-    flags = arguments(runtime, [], redo=False, worlds=worlds)
-    assert (["--jobs", str(expected)] == flags[:2]) is (expected > 1)
-    job = scorer_job(runtime, lab.root / "m", flags, "n")
+    wanted = order(lab, items=worlds)
+    assert (["--jobs", str(expected)] == stage_flags(runtime, wanted)[:2]) is (expected > 1)
+    job = stage_job(runtime, wanted, "w", Slot(0, ()))
     if "cpus = 8" in scorer:
-        assert job.env["OMP_NUM_THREADS"] == "2"
+        assert threads(job.env) == {"2"}
+
+
+def test_slots_of_a_machine_share_it(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(16)))
+    monkeypatch.setattr("os.sysconf", lambda name: 4096 if "SIZE" in name else 500 << 18)
+    docker_runtime(lab)
+    runtime = load_runtime(lab.runtime_path)
+    assert worlds_at_once(runtime, 40, slots=4) == 2
+    assert worlds_at_once(runtime, 5, slots=4) == 2
+    assert worlds_at_once(runtime, 4, slots=4) == 1
+    assert threads(stage_job(runtime, order(lab, items=40), "w", Slot(3, ()), slots=4).env) == {"2"}
+    assert threads(stage_job(runtime, order(lab, items=40), "w", Slot(0, ())).env) == {"unset"}
 
 
 @pytest.mark.parametrize(
-    ("visible", "gpus", "expected"),
+    ("visible", "scorer", "expected"),
     [
-        ("0,3,5", 2, ("0", "3")),
-        ("0,3,5", None, ("0", "3", "5")),
-        ("", None, ()),
-        ("", 2, ()),
-        ("1", 4, ("1",)),
+        ("0,3,5", "[scorer.environment]\ngpus = 2", [("0",), ("3",)]),
+        ("0,3,5", "", [("0",), ("3",), ("5",)]),
+        ("0,3", "[scorer]\nslots = 3", [("0",), ("3",), ("0",)]),
+        ("0,3", "[scorer]\nslots = 1", [("0",)]),
+        ("0,3", "[scorer.environment]\ngpus = 0", [()]),
+        ("", "", [()]),
+        ("", "[scorer]\nslots = 2", [(), ()]),
+        ("", "[scorer.environment]\ngpus = 2", [()]),
+        ("1", "[scorer.environment]\ngpus = 4", [("1",)]),
     ],
 )
-def test_the_scorer_takes_the_visible_devices(
-    lab: Lab, monkeypatch: pytest.MonkeyPatch, visible: str, gpus: int | None, expected: tuple[str, ...]
+def test_each_visible_device_is_a_slot(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch, visible: str, scorer: str, expected: list[tuple[str, ...]]
 ) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-    docker_runtime(lab, "" if gpus is None else f"[scorer.environment]\ngpus = {gpus}")
-    assert scorer_job(load_runtime(lab.runtime_path), lab.root / "m", [], "n").gpus == expected
+    docker_runtime(lab, scorer)
+    slots = scorer_slots(load_runtime(lab.runtime_path))
+    assert [slot.gpus for slot in slots] == expected
+    assert [slot.number for slot in slots] == list(range(len(expected)))
+
+
+def test_devices_that_nobody_names_are_one_slot(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.setattr("harness.runtime.slots.devices", lambda _: None)
+    docker_runtime(lab)
+    assert scorer_slots(load_runtime(lab.runtime_path)) == [Slot(0, None)]
+    docker_runtime(lab, "[scorer.environment]\ngpus = 2")
+    assert [slot.gpus for slot in scorer_slots(load_runtime(lab.runtime_path))] == [("0",), ("1",)]
 
 
 def test_a_named_checkpoint_store_must_exist(lab: Lab) -> None:
     docker_runtime(lab, '[scorer]\ncheckpoints = "/nowhere/4dcb"')
     with pytest.raises(UserError, match="checkpoints does not exist"):
-        scorer_job(load_runtime(lab.runtime_path), lab.root / "m", [], "n")
+        stage_job(load_runtime(lab.runtime_path), order(lab), "w", Slot(0, ()))
 
 
 def test_limits_that_the_host_cannot_keep_are_refused(delivered: Lab) -> None:
     delivered.runtime("[scorer.environment]\nmemory_mb = 100\n" + delivered.shell_agent(DELIVER))
-    done = delivered.score()
+    done = delivered.score("--type", "mesh")
     assert done.returncode == 2
     assert "memory_mb" in done.stderr
 

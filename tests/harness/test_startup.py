@@ -102,16 +102,18 @@ def test_a_manifest_that_cannot_be_written_is_one_line(
     finished: Lab, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from contract.errors import run_program
-    from harness.runtime import score
+    from harness.runtime import invocation, score
 
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device", str(finished.runs / "x"))
 
-    monkeypatch.setattr(score, "circumstances", dict)
-    monkeypatch.setattr(score, "write_json", full)
+    monkeypatch.setattr(invocation, "circumstances", dict)
+    monkeypatch.setattr(invocation, "write_json", full)
     with pytest.raises(SystemExit) as left:
         run_program(
-            lambda: score.main(["--jobs", str(finished.jobs_path), "--runtime", str(finished.runtime_path)])
+            lambda: score.main(
+                ["--jobs", str(finished.jobs_path), "--runtime", str(finished.runtime_path), "--type", "mesh"]
+            )
         )
     assert left.value.code == 2
     said = capsys.readouterr().err
