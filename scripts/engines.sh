@@ -7,6 +7,7 @@
 #   scripts/engines.sh apptainer           find or install Apptainer; prints its version
 #   scripts/engines.sh base-sif            make the same minimal Debian as an image file; prints its path
 #   scripts/engines.sh images              build 4dcb/agent:dev and 4dcb/scorer:dev for the CPU on it
+#   scripts/engines.sh sif-images          the same two as image files for Apptainer; prints their folder
 #   scripts/engines.sh cli-image           build 4dcb/agent:clis, the agent image with the agents' own programs
 #   scripts/engines.sh status              exit 0 if an engine answers
 #   scripts/engines.sh stop                stop the engine that this script started; images are kept for the next start
@@ -282,6 +283,14 @@ images() { # options of build_images.sh
     docker image prune --force --filter label=org.4dcodebench.inputs > /dev/null
 }
 
+# Not compressed: they are made once and run a few times.
+sif_images() {
+    install_apptainer > /dev/null
+    engine="Docker engine"
+    MKSQUASHFS_ARGS="-noI -noD -noF -noX" images --sif-dir "$scratch/sif"
+    echo "$scratch/sif"
+}
+
 locked() { # one at a time: several test processes may ask at once
     mkdir -p "$scratch"
     chmod 700 "$scratch"
@@ -296,6 +305,7 @@ case "${1:-}" in
     apptainer) locked install_apptainer ;;
     base-sif) locked base_sif ;;
     images) locked images ;;
+    sif-images) locked sif_images ;;
     cli-image) locked images --only agent --clis --tag clis ;;
     status) find_engine > /dev/null || exit "$UNAVAILABLE" ;;
     purge) locked stop; rm -rf "$scratch" ;;

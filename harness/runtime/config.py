@@ -25,13 +25,12 @@ from harness.runtime.agentconfig import (
     Seconds,
 )
 from harness.runtime.agents import BUILT_IN
-from harness.runtime.engines.settings import LauncherSection
 from harness.runtime.tomlfile import Table, nearest, parse, read_toml, unknown_key
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 """The folder of our packages: a checkout, or where pip installs to."""
 ROOT = REPOSITORY if (REPOSITORY / "pyproject.toml").is_file() else Path.cwd()
-"""Relative paths inside configuration files start here: at the checkout's root; at the working directory where
+"""Relative paths inside configuration files start here: the checkout's root, or the working directory where
 the harness was installed as a package.
 """
 
@@ -82,7 +81,6 @@ class ScorerSection(Table):
     task_prepare_timeout_sec: Seconds = 600.0
     task_timeouts: dict[str, Seconds] = Field(default_factory=dict)
     jobs: Annotated[int, Field(ge=1, le=256)] | None = None
-    slots: Annotated[int, Field(ge=1, le=256)] | None = None
     checkpoints: PathText | None = "checkpoints"
     image: ScorerImage = ScorerImage()
     environment: ScorerEnvironment = ScorerEnvironment()
@@ -119,7 +117,6 @@ class RuntimeFile(Table):
     budget: Budget = Budget()
     prices: PricesTable = PricesTable()
     scorer: ScorerSection = ScorerSection()
-    launcher: LauncherSection = LauncherSection()
     docker: DockerTable = DockerTable()
     sif: SifTable = SifTable()
 
