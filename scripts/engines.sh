@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# A Docker engine and Apptainer for the tests, on a machine that has none.
+# A Docker engine, Apptainer and SLURM for the tests, on a machine that has none.
 #
 #   scripts/engines.sh start [--for PID]   find or start an engine; prints "export DOCKER_HOST=…"
 #                                          (--for: the engine that was started stops when process PID ends)
@@ -9,6 +9,8 @@
 #   scripts/engines.sh images              build 4dcb/agent:dev and 4dcb/scorer:dev for the CPU on it
 #   scripts/engines.sh sif-images          the same two as image files for Apptainer; prints their folder
 #   scripts/engines.sh cli-image           build 4dcb/agent:clis, the agent image with the agents' own programs
+#   scripts/engines.sh slurm start [--for PID]   find or start a SLURM cluster of this machine; prints "export SLURM_CONF=…"
+#   scripts/engines.sh slurm stop          stop the cluster that this script started
 #   scripts/engines.sh status              exit 0 if an engine answers
 #   scripts/engines.sh stop                stop the engine that this script started; images are kept for the next start
 #   scripts/engines.sh purge               stop it and delete all that it kept
@@ -21,6 +23,10 @@
 # An Apptainer or SingularityCE that is installed is used as it is. Otherwise, as root on Debian or Ubuntu, the host's own
 # package is installed, or, where it has none, the one of Debian's newest suite: unpacked to /usr/bin, beside a C library of
 # its own in /usr/local/lib/4dcb-apptainer that the rest of the system does not see.
+#
+# A SLURM cluster that answers is used as it is. Otherwise, as root on Debian or Ubuntu, slurm-wlm and munge are installed
+# where they are missing, and munged, slurmctld and slurmd are started with everything of theirs in the scratch folder: one
+# node with two processors and two devices that pass for GPUs.
 #
 # Exit status: 0 done; 1 failed; 2 usage; 3 no engine can be had here (reason on standard error): tests may be skipped.
 set -euo pipefail
@@ -291,6 +297,116 @@ sif_images() {
     echo "$scratch/sif"
 }
 
+slurm_answers() { # configuration file, or empty for the default one
+    (if [ -n "$1" ]; then export SLURM_CONF="$1"; fi; timeout 10 sinfo --noheader --format=%T 2> /dev/null | grep -qE 'idle|mix|alloc')
+}
+
+slurm() {
+    case "${1:-}" in
+        start) shift; slurm_start "$@" ;;
+        stop) slurm_stop ;;
+        *) say "slurm start or slurm stop"; return 2 ;;
+    esac
+}
+
+slurm_start() {
+    local watched="" dir="$scratch/slurm" conf="$scratch/slurm/slurm.conf" waited=0
+    engine=SLURM
+    if [ "${1:-}" = --for ]; then watched="$2"; fi
+    if [ -f "$conf" ] && slurm_answers "$conf"; then echo "export SLURM_CONF=$conf"; return 0; fi
+    if [ "${SLURM_CONF:-$conf}" != "$conf" ] || [ -e /etc/slurm/slurm.conf ]; then
+        if slurm_answers "${SLURM_CONF:-}"; then echo "export SLURM_CONF=${SLURM_CONF:-/etc/slurm/slurm.conf}"; return 0; fi
+        [ "${SLURM_CONF:-$conf}" = "$conf" ] || unavailable "SLURM_CONF is $SLURM_CONF, and no controller answers"
+    fi
+    [ "$(id -u)" -eq 0 ] || unavailable "no cluster answers, and only root can start one"
+    command -v apt-get > /dev/null && command -v dpkg > /dev/null \
+        || unavailable "no cluster answers, and it can be installed on Debian and Ubuntu only"
+    install_packages slurm-wlm munge
+    slurm_stop
+    say "starting a SLURM cluster in $dir"
+    mkdir -p "$dir/state" "$dir/spool"
+    slurm_configuration "$dir"
+    head -c 1024 /dev/urandom > "$dir/munge.key"
+    chmod 600 "$dir/munge.key"
+    # (It is the scratch folder's mode that keeps others out.)
+    munged --force --key-file="$dir/munge.key" --socket="$dir/munge.sock" --pid-file="$dir/munged.pid" \
+        --log-file="$dir/munged.log" --seed-file="$dir/munged.seed" 9>&- > "$dir/munged.out" 2>&1 \
+        || slurm_failed munged
+    slurmctld -f "$conf" 9>&- > "$dir/slurmctld.out" 2>&1 || slurm_failed slurmctld
+    slurmd -f "$conf" -N fdcb 9>&- > "$dir/slurmd.out" 2>&1 || slurm_failed slurmd
+    until slurm_answers "$conf"; do
+        [ "$waited" -lt 120 ] || slurm_failed slurmd
+        sleep 0.5
+        waited=$((waited + 1))
+    done
+    if [ -n "$watched" ]; then
+        setsid "$PWD/scripts/engines.sh" slurm-stop-after "$watched" > /dev/null 2>&1 < /dev/null 9>&- &
+    fi
+    echo "export SLURM_CONF=$conf"
+}
+
+slurm_failed() { # program
+    tail -n 5 "$scratch/slurm/$1.out" "$scratch/slurm/$1.log" >&2 || true
+    slurm_stop
+    unavailable "$1 does not start, or its node does not come up"
+}
+
+slurm_configuration() { # folder
+    local ports
+    ports="$(python3 -c '
+import socket
+ends = [socket.create_server(("127.0.0.1", 0)) for _ in range(2)]
+print(*(end.getsockname()[1] for end in ends))')"
+    cat > "$1/slurm.conf" << EOF
+ClusterName=fdcb
+SlurmctldHost=$(hostname)(127.0.0.1)
+SlurmctldPort=${ports% *}
+SlurmdPort=${ports#* }
+AuthType=auth/munge
+AuthInfo=socket=$1/munge.sock
+CredType=cred/munge
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+SwitchType=switch/none
+MpiDefault=none
+SlurmUser=root
+SlurmdUser=root
+SlurmdParameters=config_overrides
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core
+GresTypes=gpu
+StateSaveLocation=$1/state
+SlurmdSpoolDir=$1/spool
+SlurmctldPidFile=$1/slurmctld.pid
+SlurmdPidFile=$1/slurmd.pid
+SlurmctldLogFile=$1/slurmctld.log
+SlurmdLogFile=$1/slurmd.log
+ReturnToService=2
+KillWait=10
+SchedulerParameters=batch_sched_delay=0,sched_interval=2
+NodeName=fdcb NodeAddr=127.0.0.1 NodeHostname=$(hostname) CPUs=2 Gres=gpu:2 State=UNKNOWN
+PartitionName=test Nodes=fdcb Default=YES MaxTime=INFINITE State=UP
+EOF
+    printf 'Name=gpu File=/dev/null\nName=gpu File=/dev/zero\n' > "$1/gres.conf"
+}
+
+slurm_stop() {
+    local dir="$scratch/slurm" name pid waited
+    for name in slurmd slurmctld munged; do
+        pid="$(cat "$dir/$name.pid" 2> /dev/null || true)"
+        # A pid file that outlived its program may name any process by now.
+        if [ -z "$pid" ] || ! tr '\0' ' ' < "/proc/$pid/cmdline" 2> /dev/null | grep -qF -- "$dir/"; then continue; fi
+        waited=0
+        kill "$pid" 2> /dev/null || true
+        while kill -0 "$pid" 2> /dev/null; do
+            [ "$waited" -lt 40 ] || { kill -9 "$pid" 2> /dev/null || true; break; }
+            sleep 0.25
+            waited=$((waited + 1))
+        done
+    done
+    rm -rf "$dir"
+}
+
 locked() { # one at a time: several test processes may ask at once
     mkdir -p "$scratch"
     chmod 700 "$scratch"
@@ -300,7 +416,7 @@ locked() { # one at a time: several test processes may ask at once
 }
 
 case "${1:-}" in
-    start | stop) locked "$@" ;;
+    start | stop | slurm) locked "$@" ;;
     base-image) locked base_image ;;
     apptainer) locked install_apptainer ;;
     base-sif) locked base_sif ;;
@@ -308,10 +424,14 @@ case "${1:-}" in
     sif-images) locked sif_images ;;
     cli-image) locked images --only agent --clis --tag clis ;;
     status) find_engine > /dev/null || exit "$UNAVAILABLE" ;;
-    purge) locked stop; rm -rf "$scratch" ;;
+    purge) locked stop; locked slurm stop; rm -rf "$scratch" ;;
     stop-after)
         while kill -0 "$2" 2> /dev/null; do sleep 1; done
         locked stop
+        ;;
+    slurm-stop-after)
+        while kill -0 "$2" 2> /dev/null; do sleep 1; done
+        locked slurm stop
         ;;
     *) sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//;p}' "$0"; [ "${1:-}" = --help ] || exit 2 ;;
 esac
