@@ -25,6 +25,7 @@ from harness.runtime.agentconfig import (
     Seconds,
 )
 from harness.runtime.agents import BUILT_IN
+from harness.runtime.engines.settings import LauncherSection
 from harness.runtime.tomlfile import Table, nearest, parse, read_toml, unknown_key
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -81,6 +82,7 @@ class ScorerSection(Table):
     task_prepare_timeout_sec: Seconds = 600.0
     task_timeouts: dict[str, Seconds] = Field(default_factory=dict)
     jobs: Annotated[int, Field(ge=1, le=256)] | None = None
+    slots: Annotated[int, Field(ge=1, le=256)] | None = None
     checkpoints: PathText | None = "checkpoints"
     image: ScorerImage = ScorerImage()
     environment: ScorerEnvironment = ScorerEnvironment()
@@ -117,6 +119,7 @@ class RuntimeFile(Table):
     budget: Budget = Budget()
     prices: PricesTable = PricesTable()
     scorer: ScorerSection = ScorerSection()
+    launcher: LauncherSection = LauncherSection()
     docker: DockerTable = DockerTable()
     sif: SifTable = SifTable()
 
