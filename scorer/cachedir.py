@@ -16,6 +16,9 @@ from functools import cache
 from pathlib import Path
 
 KERNELS = "NUMBA_CACHE_DIR"
+SHIPPED = "FOURDCB_KERNELS"
+"""Names a directory with kernels that were compiled beforehand, a folder for each state of the sources: an
+image's, which a container may be unable to write."""
 _KEPT = 6
 """Compiled versions of the sources that are kept."""
 
@@ -42,6 +45,8 @@ def kernel_directory(env: Mapping[str, str] | None = None) -> Path:
     parent = private_directory("numba", env)
     directory = parent / _sources()
     known = directory.is_dir()
+    if not known:
+        _copy_shipped(directory, os.environ if env is None else env)
     directory.mkdir(mode=0o700, exist_ok=True)
     if not known:
         others = [path for path in parent.iterdir() if path.is_dir() and path != directory]
@@ -55,6 +60,24 @@ def use_kernel_directory() -> None:
     """Point numba there, unless the user has chosen a place. Must come before numba's first import."""
     if KERNELS not in os.environ:
         os.environ[KERNELS] = str(kernel_directory())
+
+
+def _copy_shipped(directory: Path, env: Mapping[str, str]) -> None:
+    """Take over the kernels that came with the image. What cannot be copied is compiled."""
+    source = Path(env.get(SHIPPED, ""), directory.name)
+    if not env.get(SHIPPED) or not source.is_dir():
+        return
+    staged = Path(tempfile.mkdtemp(prefix=".", dir=directory.parent))
+    try:
+        shutil.copytree(source, staged / "kernels")
+        for folder, _, _ in os.walk(staged):
+            Path(folder).chmod(0o700)  # an image's may be read-only; numba adds to them
+        # Whole or not at all; fails where another process was first.
+        (staged / "kernels").rename(directory)
+    except OSError:
+        pass
+    finally:
+        shutil.rmtree(staged, ignore_errors=True)
 
 
 @cache

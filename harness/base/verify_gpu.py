@@ -1,26 +1,27 @@
-"""Proves that a GPU works where this program runs: ``verify_gpu.py [--any-version] [NAME …]``.
+#!/usr/bin/env python3
+"""Proves that a container's GPU can be used: ``verify_gpu.py [CHECK ...]``; all checks where none is named.
 
-The default command of the base image, and run by ``doctor.py`` in each image. One line a check, ``PASS name:
-what was found`` or ``FAIL name: what is wrong``; every check is made, whatever became of the others. Exit
-status: 0 all passed, 1 otherwise. Needs nothing but Python. Source of the checks: protocol 4dcb-1, images.
+Runs alone, on the standard library: it is the base image's default command, lies in the agent and the scorer
+image as ``/usr/local/bin/verify_gpu.py``, and the first check that fails ends it with status 1.
 """
 
 from __future__ import annotations
 
 import argparse
 import ctypes
-import re
+import os
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-NVCC_RELEASE, TORCH, TORCH_CUDA = "13.0", "2.13.0", "13.0"
-COMMAND_S, RENDER_S = 60, 300
+CUDA, TORCH = "13.0", "2.13.0"
 EGL_VENDORS = (Path("/usr/share/glvnd/egl_vendor.d"), Path("/etc/glvnd/egl_vendor.d"))
 EGL_LIBRARY = "libEGL_nvidia.so.0"
+CACHES = ("NUMBA_CACHE_DIR", "TRITON_CACHE_DIR", "TORCH_HOME", "HF_HOME", "XDG_CACHE_HOME", "MPLCONFIGDIR")
+RENDER_SECONDS = 600.0
 
 # Enumerations of EGL 1.5, EGL_EXT_platform_device and OpenGL.
 _PLATFORM_DEVICE, _VENDOR, _OPENGL_API, _NONE = 0x313F, 0x3053, 0x30A2, 0x3038
@@ -29,85 +30,110 @@ _SURFACE = (0x3057, 16, 0x3056, 16, _NONE)
 _COLOUR_BIT, _RGBA, _UBYTE, _RENDERER = 0x4000, 0x1908, 0x1401, 0x1F01
 _MOST_DEVICES = 32
 
-_RENDER = """
+SCENE = """
 import sys
 import bpy
-engine, path = sys.argv[sys.argv.index("--") + 1 :]
+
+engine, picture = sys.argv[-2:]
 scene = bpy.context.scene
-device = "EEVEE"
-if engine == "cycles":
-    preferences = bpy.context.preferences.addons["cycles"].preferences
-    for device in ("OPTIX", "CUDA"):
-        try:
-            preferences.compute_device_type = device
-        except TypeError:
-            continue
-        preferences.refresh_devices()
-        if any(found.type == device for found in preferences.devices):
-            break
-    else:
-        raise RuntimeError("Cycles finds no OPTIX and no CUDA device")
-    for found in preferences.devices:
-        found.use = found.type == device
-    scene.render.engine = "CYCLES"
-    scene.cycles.device = "GPU"
-    scene.cycles.samples = 4
-else:
-    names = {item.identifier for item in scene.render.bl_rna.properties["engine"].enum_items}
-    scene.render.engine = "BLENDER_EEVEE" if "BLENDER_EEVEE" in names else "BLENDER_EEVEE_NEXT"
+scene.render.engine = engine
 scene.render.resolution_x = scene.render.resolution_y = 64
 scene.render.resolution_percentage = 100
 scene.render.image_settings.file_format = "PNG"
-scene.render.filepath = path
+scene.render.filepath = picture
+"""
+
+ON_GPU = """
+preferences = bpy.context.preferences.addons["cycles"].preferences
+for kind in ("OPTIX", "CUDA"):
+    try:
+        preferences.compute_device_type = kind
+    except TypeError:
+        continue
+    if any(device.type == kind for device in preferences.get_devices_for_type(kind)):
+        break
+else:
+    raise RuntimeError("Cycles sees no OptiX and no CUDA device")
+for device in preferences.devices:
+    device.use = device.type == kind
+scene.cycles.device = "GPU"
+scene.cycles.samples = 4
+print("Cycles renders with", kind, *(device.name for device in preferences.devices if device.use))
+"""
+
+DRAW = """
 bpy.ops.render.render(write_still=True)
-print("4DCB rendered with " + device)
+"""
+
+ON_TORCH = f"""
+import torch
+
+version = torch.__version__.partition("+")[0]
+assert version == "{TORCH}", f"torch is {{version}}, not {TORCH}"
+assert torch.version.cuda == "{CUDA}", f"torch was built for CUDA {{torch.version.cuda}}, not {CUDA}"
+assert torch.cuda.is_available(), "torch sees no CUDA device"
+square = torch.ones((1024, 1024), device="cuda")
+product = square @ square
+torch.cuda.synchronize()
+assert product.is_cuda, f"the product lies on {{product.device}}"
+assert float(product[0, 0]) == 1024, float(product[0, 0])
+print("torch", torch.__version__, "on", torch.cuda.get_device_name())
 """
 
 
-class Fault(Exception):
-    """What is wrong, in one line."""
+class Failed(Exception):
+    """A check that did not hold; the text says what to look at."""
 
 
-def nvidia_smi() -> str:
-    """The driver answers."""
-    said = _run("nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader")
-    return "; ".join(line.strip() for line in said.splitlines() if line.strip()) or "no GPU is listed"
-
-
-def nvcc(any_version: bool) -> str:
-    """CUDA's compiler has the release that the image promises."""
-    found = re.search(r"release ([0-9.]+)", _run("nvcc", "--version"))
-    if found is None:
-        raise Fault("nvcc --version names no release")
-    if found[1] != NVCC_RELEASE and not any_version:
-        raise Fault(f"nvcc has release {found[1]}, expected {NVCC_RELEASE}")
-    return f"release {found[1]}"
-
-
-def torch(any_version: bool) -> str:
-    """PyTorch computes on the GPU."""
+def run(*words: str, seconds: float = 120.0) -> str:
+    """Output of a program, also shown. Raises ``Failed``."""
+    if shutil.which(words[0]) is None:
+        raise Failed(f"{words[0]} is not on the path")
     try:
-        import torch as library
-    except ImportError as error:
-        raise Fault(f"PyTorch cannot be imported: {error}") from error
-    version, cuda = library.__version__.split("+")[0], library.version.cuda
-    if not any_version and (version, cuda) != (TORCH, TORCH_CUDA):
-        raise Fault(f"PyTorch {version} for CUDA {cuda}, expected {TORCH} for CUDA {TORCH_CUDA}")
-    if not library.cuda.is_available():
-        raise Fault(f"torch.cuda.is_available() is False (PyTorch {version} for CUDA {cuda})")
-    matrix = library.ones((1024, 1024), device="cuda")
-    product = matrix @ matrix
-    if not product.is_cuda or float(product[0, 0]) != 1024.0:
-        raise Fault("a product of two matrices was not computed on the GPU")
-    return f"PyTorch {version} for CUDA {cuda} on {library.cuda.get_device_name(0)}"
+        done = subprocess.run(
+            words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
+            timeout=seconds, check=False, stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired as error:
+        raise Failed(f"{words[0]} did not end within {seconds:g} s") from error
+    print(done.stdout.strip(), flush=True)
+    if done.returncode != 0:
+        raise Failed(f"{words[0]} ended with status {done.returncode}")
+    return done.stdout
 
 
-def egl(vendor: str = "NVIDIA") -> str:
-    """A picture can be drawn without a display by ``vendor``'s OpenGL, as Blender's EEVEE does."""
+def driver() -> None:
+    """The driver answers."""
+    run("nvidia-smi")
+
+
+def toolkit() -> None:
+    """The CUDA toolkit is the release that everything was built for."""
+    if f"release {CUDA}" not in run("nvcc", "--version"):
+        raise Failed(f"nvcc is not of CUDA {CUDA}")
+
+
+def cycles() -> None:
+    """Blender renders a picture with Cycles on the GPU, no CPU taking part."""
+    render("CYCLES", SCENE + ON_GPU + DRAW)
+
+
+def torch() -> None:
+    """PyTorch multiplies on the GPU."""
+    run(sys.executable, "-c", ON_TORCH)
+
+
+def bpy() -> None:
+    """Blender as a Python module can be imported."""
+    run(sys.executable, "-c", "import bpy; print('bpy', bpy.app.version_string)")
+
+
+def egl(vendor: str = "NVIDIA") -> None:
+    """A picture can be drawn without a display, as EEVEE does, by NVIDIA's OpenGL."""
     try:
         library, opengl = ctypes.CDLL("libEGL.so.1"), ctypes.CDLL("libGL.so.1")
     except OSError as error:
-        raise Fault(f"{error}; install libegl1 and libgl1 in the image") from error
+        raise Failed(f"{error}; install libegl1 and libgl1 in the image") from error
     address = library.eglGetProcAddress
     address.restype, address.argtypes = ctypes.c_void_p, [ctypes.c_char_p]
     for name in ("eglGetPlatformDisplay", "eglCreateContext", "eglCreatePbufferSurface"):
@@ -117,7 +143,7 @@ def egl(vendor: str = "NVIDIA") -> str:
     devices, count = (ctypes.c_void_p * _MOST_DEVICES)(), ctypes.c_int()
     kind = ctypes.CFUNCTYPE(ctypes.c_uint, ctypes.c_int, ctypes.c_void_p, ctypes.POINTER(ctypes.c_int))
     if not query or not kind(query)(_MOST_DEVICES, devices, ctypes.byref(count)):
-        raise Fault(f"EGL lists no devices; {_why_no_egl()}")
+        raise Failed(f"EGL lists no devices; {why_no_egl()}")
     seen = []
     for device in devices[: count.value]:
         display = ctypes.c_void_p(
@@ -128,22 +154,55 @@ def egl(vendor: str = "NVIDIA") -> str:
         name = (library.eglQueryString(display, _VENDOR) or b"").decode(errors="replace")
         seen.append(name)
         if vendor in name:
-            renderer = _draw(library, opengl, display)
-            return f"{name}, {renderer}"
-    raise Fault(f"EGL offers {', '.join(seen) or 'nothing'}, and not {vendor}; {_why_no_egl()}")
+            print(f"EGL of {name}, OpenGL of {draw(library, opengl, display)}", flush=True)
+            return
+    raise Failed(f"EGL offers {', '.join(seen) or 'nothing'}, and not {vendor}; {why_no_egl()}")
 
 
-def _draw(library: ctypes.CDLL, opengl: ctypes.CDLL, display: ctypes.c_void_p) -> str:
+def eevee() -> None:
+    """Blender renders a picture with EEVEE."""
+    render("BLENDER_EEVEE", SCENE + DRAW)
+
+
+def caches() -> None:
+    """What programs keep for themselves can be written."""
+    places = {"the folder for temporary files": tempfile.gettempdir()}
+    places |= {name: os.environ[name] for name in CACHES if os.environ.get(name)}
+    for name, place in places.items():
+        try:
+            Path(place).mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=place) as file:
+                file.write(bytes(1 << 20))
+        except OSError as error:
+            raise Failed(f"{name}, {place}, cannot be written: {error.strerror}") from error
+    print("writable:", *places.values(), flush=True)
+
+
+def render(engine: str, script: str) -> None:
+    """Render one picture of Blender's default scene. Raises ``Failed``."""
+    with tempfile.TemporaryDirectory() as folder:
+        program, picture = Path(folder, "render.py"), Path(folder, "picture.png")
+        program.write_text(script, encoding="ascii")
+        # Without the option for the exit code an exception in the script is status 0.
+        run(
+            "blender", "--background", "--factory-startup", "--python-exit-code", "1",
+            "--python", str(program), "--", engine, str(picture), seconds=RENDER_SECONDS,
+        )  # fmt: skip
+        if not picture.is_file() or picture.stat().st_size == 0:
+            raise Failed(f"blender wrote no picture with {engine}")
+
+
+def draw(library: ctypes.CDLL, opengl: ctypes.CDLL, display: ctypes.c_void_p) -> str:
     """Fill 16 x 16 pixels and read one back; returns the renderer's name."""
     config, count = ctypes.c_void_p(), ctypes.c_int()
     library.eglBindAPI(_OPENGL_API)
-    library.eglChooseConfig(display, _words(_CONFIG), ctypes.byref(config), 1, ctypes.byref(count))
+    library.eglChooseConfig(display, words(_CONFIG), ctypes.byref(config), 1, ctypes.byref(count))
     if not count.value:
-        raise Fault("EGL has no configuration for OpenGL")
-    surface = ctypes.c_void_p(library.eglCreatePbufferSurface(display, config, _words(_SURFACE)))
-    context = ctypes.c_void_p(library.eglCreateContext(display, config, None, _words((_NONE,))))
+        raise Failed("EGL has no configuration for OpenGL")
+    surface = ctypes.c_void_p(library.eglCreatePbufferSurface(display, config, words(_SURFACE)))
+    context = ctypes.c_void_p(library.eglCreateContext(display, config, None, words((_NONE,))))
     if not library.eglMakeCurrent(display, surface, surface, context):
-        raise Fault("EGL cannot make an OpenGL context current")
+        raise Failed("EGL cannot make an OpenGL context current")
     opengl.glClearColor(*(ctypes.c_float(value) for value in (1.0, 0.0, 1.0, 1.0)))
     opengl.glClear(_COLOUR_BIT)
     pixel = (ctypes.c_ubyte * 4)()
@@ -153,15 +212,16 @@ def _draw(library: ctypes.CDLL, opengl: ctypes.CDLL, display: ctypes.c_void_p) -
     library.eglMakeCurrent(display, None, None, None)
     library.eglTerminate(display)
     if bytes(pixel)[:3] != b"\xff\x00\xff":
-        raise Fault(f"a pixel drawn by {name} is {tuple(pixel)}")
+        raise Failed(f"a pixel drawn by {name} is {tuple(pixel)}")
     return name
 
 
-def _words(values: tuple[int, ...]) -> ctypes.Array[ctypes.c_int]:
+def words(values: tuple[int, ...]) -> ctypes.Array[ctypes.c_int]:
+    """Numbers as C sees them."""
     return (ctypes.c_int * len(values))(*values)
 
 
-def _why_no_egl() -> str:
+def why_no_egl() -> str:
     """The file that is missing."""
     vendors = [path for folder in EGL_VENDORS if folder.is_dir() for path in folder.glob("*nvidia*.json")]
     if not vendors:
@@ -176,81 +236,34 @@ def _why_no_egl() -> str:
     return f"{vendors[0]} and {EGL_LIBRARY} are there: do the driver's versions inside and outside agree?"
 
 
-def cycles() -> str:
-    """Blender's Cycles renders a frame on the GPU alone."""
-    return _render("cycles")
+CHECKS: dict[str, Callable[[], None]] = {
+    check.__name__: check for check in (driver, toolkit, cycles, torch, bpy, egl, eevee, caches)
+}
 
 
-def eevee() -> str:
-    """Blender's EEVEE renders a frame without a display."""
-    return _render("eevee")
-
-
-def _render(engine: str) -> str:
-    with tempfile.TemporaryDirectory(prefix="4dcb-verify-") as folder:
-        script, picture = Path(folder, "render.py"), Path(folder, "frame.png")
-        script.write_text(_RENDER, encoding="utf-8")
-        words = ["blender", "--background", "--factory-startup", "--python-exit-code", "1"]
-        said = _run(*words, "--python", str(script), "--", engine, str(picture), seconds=RENDER_S)
-        if not picture.is_file() or not picture.stat().st_size:
-            raise Fault("Blender ended well and wrote no picture")
-    found = re.search(r"4DCB rendered with (\w+)", said)
-    return f"a frame of {picture.suffix[1:].upper()} with {found[1] if found else engine}"
-
-
-def _run(program: str, *words: str, seconds: int = COMMAND_S) -> str:
-    """Standard output of a program that must end well."""
-    if shutil.which(program) is None:
-        raise Fault(f"{program} is not on PATH")
-    try:
-        done = subprocess.run(
-            [program, *words], stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace",
-            timeout=seconds, check=False,
-        )  # fmt: skip
-    except subprocess.TimeoutExpired as error:
-        raise Fault(f"{program} did not end within {seconds} s") from error
-    if done.returncode != 0:
-        said = [line for line in (done.stderr + "\n" + done.stdout).splitlines() if line.strip()]
-        errors = [line for line in said if "Error" in line] or said[-1:] or [""]
-        raise Fault(f"{program} ended with status {done.returncode}: {errors[-1].strip()[:200]}")
-    return done.stdout
-
-
-def checks(any_version: bool) -> dict[str, Callable[[], str]]:
-    """Every check by its name, in order."""
-    return {
-        "nvidia-smi": nvidia_smi,
-        "nvcc": lambda: nvcc(any_version),
-        "torch": lambda: torch(any_version),
-        "egl": egl,
-        "cycles": cycles,
-        "eevee": eevee,
-    }
-
-
-def main(argv: list[str] | None = None) -> int:
-    """Returns the exit status."""
-    parser = argparse.ArgumentParser(prog="verify_gpu.py", allow_abbrev=False)
-    parser.add_argument(
-        "names", nargs="*", metavar="NAME", help=f"of {', '.join(checks(False))} (default: all)"
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the named checks, or all, until one fails. Returns the exit status."""
+    summaries = "\n".join(f"  {name:9}{check.__doc__}" for name, check in CHECKS.items())
+    parser = argparse.ArgumentParser(
+        prog="verify_gpu.py",
+        description="Prove that a container's GPU can be used.",
+        epilog=f"checks:\n{summaries}\n\nExit status: 0 all held, 1 one failed, 2 wrong usage.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--any-version", action="store_true", help="take any release of CUDA and PyTorch")
-    given = parser.parse_args(argv)
-    known = checks(given.any_version)
-    if unknown := [name for name in given.names if name not in known]:
-        parser.error(f"no check is called {unknown[0]}")
-    good = True
-    for name in given.names or known:
+    parser.add_argument("checks", nargs="*", metavar="CHECK", help="only these (default: all)")
+    names = parser.parse_args(argv).checks or list(CHECKS)
+    for name in names:
+        if name not in CHECKS:
+            parser.error(f"no such check: {name} (expected: {', '.join(CHECKS)})")
+    for name in names:
+        print(f"=== {name}: {CHECKS[name].__doc__}", flush=True)
         try:
-            text, passed = known[name](), True
-        except Fault as fault:
-            text, passed = str(fault), False
-        except Exception as error:  # of a library that fails in a way of its own
-            text, passed = f"{type(error).__name__}: {error}", False
-        good &= passed
-        sys.stdout.write(f"{'PASS' if passed else 'FAIL'} {name}: {' '.join(text.split())}\n")
-        sys.stdout.flush()
-    return 0 if good else 1
+            CHECKS[name]()
+        except Failed as failure:
+            print(f"error: {name}: {failure}", file=sys.stderr)
+            return 1
+    print(f"=== all held: {' '.join(names)}")
+    return 0
 
 
 if __name__ == "__main__":

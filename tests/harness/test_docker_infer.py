@@ -3,20 +3,15 @@ signals."""
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 from collections.abc import Iterator
-from pathlib import Path
 
 import docker
-import numpy as np
 import pytest
-from clips import moving_square
 from harness_lab import DELIVER, Lab, end, eventually, snapshot
 
 from harness.runtime.backends.base import LABEL
-from world.video import write_video
 
 pytest_plugins = ("docker_engine",)
 pytestmark = pytest.mark.docker
@@ -151,26 +146,3 @@ def test_a_dead_engine_changes_nothing(docker_lab: Lab, base_image: str) -> None
     assert f"unix://{docker_lab.root}/none.sock" in done.stderr
     assert len(done.stderr.splitlines()) == 1
     assert snapshot(docker_lab.root) == before
-
-
-@pytest.mark.slow
-def test_our_own_images_reconstruct_and_score(docker_lab: Lab, our_images: tuple[str, str]) -> None:
-    lab, (agent_image, scorer_image) = docker_lab, our_images
-    write_video(lab.cases / "real/clip/reference.mp4", moving_square(24, 96, 128), 24)
-    mask = np.zeros((24, 96, 128), np.uint8)
-    mask[:, 32:44, :] = 1
-    (lab.data / "real/clip/annotation").mkdir(parents=True)
-    np.savez_compressed(lab.data / "real/clip/annotation/dynamic_mask.npz", mask=mask)
-    command = ["{python}", "-m", "harness.baseline", "--video", "{video}", "--workspace", "{workspace}"]
-    tables = f'[agent.tester]\ncommand = {json.dumps(command)}\n[scorer.image]\ndocker = "{scorer_image}"\n'
-    tables += "[scorer.environment]\ncpus = 2\nmemory_mb = 4096\n"
-    lab.runtime(tables, top=DOCKER, agent=f'timeout_sec = 100\n[agent.image]\ndocker = "{agent_image}"')
-    lab.jobs({"case": "real/clip"})
-    done = lab.infer()
-    assert done.returncode == 0, done.stdout + done.stderr
-    scored = lab.score("--allow-missing-models")
-    assert scored.returncode == 0, scored.stdout + scored.stderr
-    run = lab.place(case="real/clip")
-    reward = json.loads((run / "results/reward.json").read_text(encoding="utf-8"))
-    assert 0 < reward["dynamic_iou"] < 1
-    assert {path.stat().st_uid for path in Path(run).rglob("*")} == {os.getuid()}

@@ -61,6 +61,50 @@ def test_each_state_of_the_sources_has_its_own_kernels(
     assert changed.is_dir()
 
 
+def test_kernels_that_came_with_the_image_are_taken_over_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cachedir, "_sources", lambda: "this")
+    shipped = tmp_path / "shipped"
+    for state in ("this", "other"):
+        (shipped / state / "geometry").mkdir(parents=True)
+        (shipped / state / "geometry" / "k.nbc").write_text(state, encoding="ascii")
+    for path in (*shipped.rglob("*"), shipped):
+        path.chmod(0o555 if path.is_dir() else 0o444)
+    env = {"HOME": str(tmp_path / "home"), "FOURDCB_KERNELS": str(shipped)}
+    taken = kernel_directory(env)
+    assert (taken / "geometry/k.nbc").read_text(encoding="ascii") == "this"
+    assert list(taken.parent.iterdir()) == [taken]
+    assert taken.stat().st_mode & 0o700 == 0o700, "numba must be able to add to it"
+    (taken / "new").mkdir()
+    assert kernel_directory(env) == taken
+    assert (taken / "new").is_dir()
+    for path in (shipped, *shipped.rglob("*")):
+        path.chmod(0o755)
+
+
+@pytest.mark.parametrize("shipped", ["", "/nowhere/4dcb"])
+def test_without_kernels_from_an_image_the_directory_is_empty(tmp_path: Path, shipped: str) -> None:
+    taken = kernel_directory({"HOME": str(tmp_path), "FOURDCB_KERNELS": shipped})
+    assert list(taken.iterdir()) == []
+
+
+def test_kernels_that_cannot_be_copied_are_compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cachedir, "_sources", lambda: "this")
+    (tmp_path / "shipped/this").mkdir(parents=True)
+
+    def full(source: Path, target: Path) -> None:
+        target.mkdir()
+        (target / "half").touch()
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("shutil.copytree", full)
+    env = {"HOME": str(tmp_path / "home"), "FOURDCB_KERNELS": str(tmp_path / "shipped")}
+    taken = kernel_directory(env)
+    assert list(taken.iterdir()) == []
+    assert list(taken.parent.iterdir()) == [taken]
+
+
 def test_importing_the_scorer_chooses_the_directory(tmp_path: Path) -> None:
     code = (
         "import os, scorer; from numba import config; print(os.environ['NUMBA_CACHE_DIR'], config.CACHE_DIR)"
