@@ -175,7 +175,7 @@ def workshop(parent: Path) -> Iterator[Path]:
     """A locked temporary directory inside ``parent``; those that killed programs left are removed."""
     with no_empty_levels(parent):
         parent.mkdir(parents=True, exist_ok=True)
-        _sweep(parent)
+        sweep(parent)
         with _claimed(parent) as directory:
             yield directory
 
@@ -209,7 +209,8 @@ def _claimed(parent: Path) -> Iterator[Path]:
             shutil.rmtree(directory, ignore_errors=True)
 
 
-def _sweep(parent: Path) -> None:
+def sweep(parent: Path) -> None:
+    """Remove the temporary directories that killed programs left inside ``parent``."""
     for directory in parent.glob(f"{_PREFIX}*"):
         with suppress(OSError), (directory / _LOCK).open("r+") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

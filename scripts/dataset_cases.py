@@ -110,6 +110,8 @@ class CaseRunner:
                 self._bring(work, item)
                 done.append(item.label)
             except (RefusedError, UnreachableError, PlaceFault) as error:
+                if self._stop.is_set():
+                    raise Stopped from error  # its worker was ended; nothing is wrong with the case
                 work.faults.append(one_line(f"{item.label}: {error}"))
             except OSError as error:
                 text = (error.strerror or str(error)).lower()
@@ -156,5 +158,5 @@ def part_name(item: Item) -> str:
     continued with more of the same.
     """
     content = item.published.sha256 or item.published.git or str(item.published.size)
-    plain = re.sub(r"[^A-Za-z0-9._-]", "_", item.published.path)
+    plain = re.sub(r"[^A-Za-z0-9._-]", "_", f"{item.repo.split('/')[-1]}/{item.published.path}")
     return f"{content[:16]}--{plain[-120:]}"

@@ -6,9 +6,10 @@ import shutil
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from glob import escape
 from pathlib import Path
 
-from case_tree import CasePlace
+from case_tree import CasePlace, sweep
 from dataset_cases import AT_ONCE, CaseWork, part_name
 from dataset_layout import (
     ESTIMATES_REPO,
@@ -27,6 +28,7 @@ from dataset_layout import (
 )
 from dataset_place import SPARE
 from dataset_present import Present, judge
+from dataset_record import NAME as RECORD
 from dataset_record import CaseRecord
 from dataset_sources import Source
 
@@ -106,6 +108,7 @@ class Planner:
         data = None if wishes.videos_only else data_item(place, listing)
         # The video comes last: whoever sees it finds the rest.
         wanted = [item for item in (data, *estimate_items(place, estimates), video) if item is not None]
+        _tidy([place.data_dir / RECORD, *(item.target for item in wanted)], place)
         work = CaseWork(place, CaseRecord(place))
         work.lacking = [item for item in wanted if self._lacks(work, item, wishes.redo)]
         plan.works.append(work)
@@ -125,6 +128,14 @@ class Planner:
             self._say(f"{label} {what}; {remedy} to have the published one")
             return False
         return found != Present.THERE or (redo and not item.theirs)
+
+
+def _tidy(targets: Iterable[Path], place: CasePlace) -> None:
+    """Remove what a killed download left beside these places. Nobody else downloads into this tree."""
+    for target in targets:
+        for path in target.parent.glob(f".{escape(target.name)}.????????.tmp"):
+            path.unlink()
+    sweep(place.data_dir)
 
 
 def work_size(works: Iterable[CaseWork]) -> int:

@@ -182,7 +182,11 @@ def _alone(data: Path) -> Iterator[Path]:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise UserError("another download into this directory is running", where=data) from None
-        yield scratch
+        try:
+            yield scratch
+        finally:
+            if scratch.exists() and {path.name for path in scratch.iterdir()} <= {".lock"}:
+                shutil.rmtree(scratch, ignore_errors=True)
 
 
 if __name__ == "__main__":

@@ -20,10 +20,11 @@ def members(path: Path) -> dict[str, bytes]:
 
 def tree(world: Path) -> dict[str, Any]:
     """Everything in a world: bytes of files, members of archives, None for directories."""
-    return {path.relative_to(world).as_posix(): _content(path) for path in sorted(world.rglob("*"))}
+    return {path.relative_to(world).as_posix(): content_of(path) for path in sorted(world.rglob("*"))}
 
 
-def _content(path: Path) -> Any:
+def content_of(path: Path) -> Any:
+    """Of one entry of a world, as :func:`tree` gives it."""
     if path.is_dir():
         return None
     return members(path) if path.suffix == ".npz" else path.read_bytes()
