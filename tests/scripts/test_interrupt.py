@@ -20,7 +20,10 @@ PROGRAMS = {
     "scorer/liquid/__main__.py": "argparse",
     "scripts/add_case.py": "numpy",
     "scripts/download_checkpoints.py": "checkpoint_sources",
+    "scripts/download_data.py": "dataset_cases",
     "scripts/make_demo_case.py": "case_tree",
+    "scripts/pack_world.py": "numpy",
+    "scripts/place_renders.py": "case_tree",
     "scripts/image_selftest.py": "numpy",
 }
 """Each program, and a module that it imports, at which the interrupt arrives."""
