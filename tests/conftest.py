@@ -39,6 +39,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     clean up after each other.
     """
     for item in items:
-        shared = [name for name in ("docker", "sif") if item.get_closest_marker(name)]
+        shared = [name for name in ("docker", "sif", "slurm") if item.get_closest_marker(name)]
         group = shared[0] if shared else str(item.path)
         item.add_marker(pytest.mark.xdist_group(group))

@@ -84,7 +84,7 @@ class Lab:
         """Run a launcher to its end."""
         return subprocess.run(
             self.command(*flags, program=program),
-            env=self.environment(**extra), capture_output=True, text=True, timeout=120, cwd=self.root,
+            env=self.environment(**extra), capture_output=True, text=True, timeout=300, cwd=self.root,
         )  # fmt: skip
 
     def score(self, *flags: str, **extra: str) -> subprocess.CompletedProcess[str]:

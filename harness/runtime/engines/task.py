@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from contract.errors import UserError
 from contract.record import write_json
 from contract.workqueue import Queue
 from harness.runtime.backends import get_backend
+from harness.runtime.backends.base import Backend, Job, Outcome
 from harness.runtime.batch import remove_orphans, say, stopping_on_signals
 from harness.runtime.config import load_runtime
 from harness.runtime.engines.inference import work_off
@@ -23,6 +25,8 @@ from harness.runtime.slotwork import Shared
 from harness.runtime.stagejob import Order, time_limit
 from harness.runtime.stagework import slot_work
 
+_SIGNAL_S = 1.0
+"""How much later than what it runs the task may notice that it is being cancelled."""
 ENDS = ".end.json"
 """Files in the job's folder in which tasks say why nothing further should be tried."""
 
@@ -65,9 +69,29 @@ def _stopping() -> Iterator[threading.Event]:
         yield stop
 
 
+class Cancelled:
+    """A backend whose jobs count as interrupted when they end badly while the task is being cancelled.
+
+    SLURM signals every process of a task at once. What runs here may die of that before the task has told it
+    to end, and that must not pass for a failure of its own.
+    """
+
+    def __init__(self, backend: Backend, stop: threading.Event) -> None:
+        self._backend, self._stop = backend, stop
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._backend, name)
+
+    def run(self, job: Job, log: Path, timeout: float, stop: threading.Event) -> Outcome:
+        outcome: Outcome = self._backend.run(job, log, timeout, stop)
+        if outcome.exit_code == 0 or outcome.interrupted or not self._stop.wait(_SIGNAL_S):
+            return outcome
+        return replace(outcome, interrupted=True, error="")
+
+
 def _stage(payload: Mapping[str, Any], name: str, stop: threading.Event) -> tuple[str, int]:
     runtime, order = load_runtime(payload["runtime"]), Order.of(payload["order"])
-    backend = get_backend(runtime.backend, runtime)
+    backend = Cancelled(get_backend(runtime.backend, runtime), stop)
     remove_orphans(backend)
     ends_at = time.monotonic() + time_limit(runtime, order.stage)
     terms = runtime.file.launcher
@@ -79,7 +103,7 @@ def _stage(payload: Mapping[str, Any], name: str, stop: threading.Event) -> tupl
 
 def _infer(payload: Mapping[str, Any], name: str, stop: threading.Event) -> tuple[str, int]:
     runtime = load_runtime(payload["runtime"])
-    backend = get_backend(runtime.backend, runtime)
+    backend = Cancelled(get_backend(runtime.backend, runtime), stop)
     remove_orphans(backend)
     work_off(payload["order"], runtime, backend, _prefix(name), stop)
     return "", 0
