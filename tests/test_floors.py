@@ -33,7 +33,8 @@ BELOW: dict[str, set[str]] = {
     "scorer": {"contract", "world", "report"},
     "visualizer": {"contract", "world", "scorer"},
     "viewer": {"contract", "world", "report"},
-    "vlm_judge": {"contract"},
+    # Renders are decoded by the project's one video reader.
+    "vlm_judge": {"contract", "world"},
     "persistbench": set(),
 }
 HEAVY = {"numpy", "torch", "av", "scipy", "numba", "cv2"}

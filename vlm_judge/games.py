@@ -16,6 +16,8 @@ DECIDED = (JUDGED, COVERAGE, GATED, CORRUPT)
 """Outcomes with a winner."""
 ONE_ORDER = "one order only"
 """Why a pair that was to be judged in both orders does not count (yet)."""
+SUPERSEDED = "superseded"
+"""A render, prompt or setting has changed since, and there is a newer record."""
 INVALID = "invalid"
 
 
@@ -69,7 +71,10 @@ def collect(rows: Iterable[Row], *, both_orders: bool = False) -> Games:
     found = Games()
     names: set[str] = set()
     tasks: set[str] = set()
-    together: dict[tuple[str, str, str, str], list[Game]] = {}
+    verdicts: dict[tuple[str, str, str, str], list[Game]] = {}
+    together: set[tuple[str, str, str, str]] = set()
+    rows = list(rows)
+    newest = _newest(rows)
     for row in rows:
         found.records += 1
         a, b = text_of(row, "a"), text_of(row, "b")
@@ -77,22 +82,56 @@ def collect(rows: Iterable[Row], *, both_orders: bool = False) -> Games:
         names.update(name for name in (a, b) if name)
         tasks.update([task] if task else [])
         found.named |= {(task, name) for name in (a, b) if name and task}
-        game = _game(row, task, a, b)
+        game = _game(row, task, a, b) if newest.get(_place(row), row) is row else SUPERSEDED
         if isinstance(game, str):
             found.left_out[game] += 1
             continue
-        if game.how == JUDGED:
-            found.judged.append(game)
-        if game.how == JUDGED and (both_orders or row.get("both_orders") is True):
-            together.setdefault(game.pair, []).append(game)
-        else:
+        if game.how != JUDGED:
             found.games.append(game)
-    for verdicts in together.values():
-        _put_together(verdicts, found)
+            continue
+        found.judged.append(game)
+        verdicts.setdefault(game.pair, []).append(game)
+        if both_orders or row.get("both_orders") is True:
+            together.add(game.pair)
+    for pair, own in verdicts.items():
+        if pair in together:
+            _put_together(own, found)
+        else:
+            found.games += own
     found.systems, found.tasks = sorted(names), sorted(tasks)
     found.games.sort()
     found.judged.sort()
     return found
+
+
+def _newest(rows: Iterable[Row]) -> dict[tuple[str, ...], Row]:
+    """The last record of each comparison, of those that our program wrote (they carry key and time)."""
+    found: dict[tuple[str, ...], Row] = {}
+    for row in rows:
+        place = _place(row)
+        if not place:
+            continue
+        other = found.get(place)
+        if other is None or _rank(row) > _rank(other):
+            found[place] = row
+    return found
+
+
+def _place(row: Row) -> tuple[str, ...]:
+    """Which comparison a record of ours is about; empty for records of others. With both orders each order is
+    one of its own, unless nobody had to be asked.
+    """
+    if not text_of(row, "key") or not text_of(row, "time"):
+        return ()
+    a, b = text_of(row, "a"), text_of(row, "b")
+    ordered = row.get("both_orders") is True and text_of(row, "how") in (JUDGED, ERROR)
+    sides = (a, b) if ordered else (min(a, b), max(a, b), "any order")
+    return text_of(row, "scene"), str(row.get("trial")), *sides
+
+
+def _rank(row: Row) -> tuple[bool, str, str]:
+    """Decided before undecided, then the later one; the key only makes it the same from any order of rows."""
+    return text_of(row, "how") != ERROR, text_of(row, "time"), text_of(row, "key")
 
 
 def _game(row: Row, task: str, a: str, b: str) -> Game | str:

@@ -99,7 +99,7 @@ def probe(path: Path | str) -> VideoInfo:
         if first is None:
             raise VideoError("holds no frame", header=decoder.header, decoded=0, expected=decoder.expected())
         height, width = first.height, first.width
-        orientation = _Orientation.of(first)
+        orientation = Orientation.of(first)
         if orientation.transpose:
             height, width = width, height
         start = times[0]
@@ -129,7 +129,21 @@ def frames(path: Path | str, step: int = 1) -> Iterator[Image]:
         count = 0
         for frame in decoder.frames():
             if count % step == 0:
-                yield _Orientation.of(frame).apply(frame.to_ndarray(format="rgb24"))
+                yield Orientation.of(frame).apply(frame.to_ndarray(format="rgb24"))
+            count += 1
+        if count == 0:
+            raise VideoError("holds no frame", header=decoder.header, decoded=0, expected=decoder.expected())
+
+
+def pictures(path: Path | str) -> Iterator[tuple[VideoFrame, Orientation]]:
+    """Every frame of ``path`` as FFmpeg holds it, and how to turn it; for readers that scale before they turn.
+
+    Otherwise as :func:`frames`.
+    """
+    with _Decoder(Path(path)) as decoder:
+        count = 0
+        for frame in decoder.frames():
+            yield frame, Orientation.of(frame)
             count += 1
         if count == 0:
             raise VideoError("holds no frame", header=decoder.header, decoded=0, expected=decoder.expected())
@@ -201,7 +215,7 @@ def _output_stream(container: Any, rate: Fraction, shape: tuple[int, ...], crf: 
 
 
 @dataclass(frozen=True)
-class _Orientation:
+class Orientation:
     """How a coded picture becomes the displayed one: transpose, then mirror rows and columns."""
 
     transpose: bool = False
@@ -209,7 +223,7 @@ class _Orientation:
     flip_columns: bool = False
 
     @classmethod
-    def of(cls, frame: VideoFrame) -> _Orientation:
+    def of(cls, frame: VideoFrame) -> Orientation:
         side_data: Any = frame.side_data
         for data in side_data:
             if data.type.name == "DISPLAYMATRIX":

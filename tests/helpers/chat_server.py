@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -15,12 +15,17 @@ Body = dict[str, Any]
 
 @dataclass
 class Reply:
-    """What one request gets. ``drop``: the connection is cut instead."""
+    """What one request gets. ``drop``: the connection is cut instead. ``cut``: it is cut in the middle of the
+    answer. ``raw``: these bytes in place of ``body``. ``hold``: not before this is set.
+    """
 
     body: Body = field(default_factory=dict)
     status: int = 200
     headers: dict[str, str] = field(default_factory=dict)
     drop: bool = False
+    cut: bool = False
+    raw: bytes | None = None
+    hold: threading.Event | None = None
 
 
 def says(text: str = "", *calls: tuple[str, Body], read: int = 100, written: int = 10, **more: Any) -> Reply:
@@ -50,6 +55,7 @@ class ChatServer:
         self.requests: list[Body] = []
         self.headers: list[dict[str, str]] = []
         self.replies: list[Reply | Callable[[Body], Reply]] = []
+        self.otherwise: Callable[[Body], Reply] = lambda _: fails(400, "no reply is scripted")
         self.health: list[int] = []
         self.health_asked = 0
         self._lock = threading.Lock()
@@ -63,7 +69,7 @@ class ChatServer:
         with self._lock:
             self.requests.append(body)
             self.headers.append(headers)
-            reply = self.replies.pop(0) if self.replies else fails(400, "no reply is scripted")
+            reply = self.replies.pop(0) if self.replies else self.otherwise
         return reply(body) if callable(reply) else reply
 
     def _handler(self) -> type[BaseHTTPRequestHandler]:
@@ -73,21 +79,27 @@ class ChatServer:
             def do_POST(self) -> None:
                 body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
                 reply = outer.next(body, {name.lower(): value for name, value in self.headers.items()})
+                if reply.hold is not None:
+                    reply.hold.wait(60)
                 if reply.drop:
                     self.connection.close()
                     return
-                self.send(reply.status, reply.body, reply.headers)
+                data = json.dumps(reply.body).encode() if reply.raw is None else reply.raw
+                with suppress(OSError):  # who asked may have left
+                    part = data[: len(data) // 2] if reply.cut else data
+                    self.send(reply.status, part, reply.headers, length=len(data))
+                if reply.cut:
+                    self.close_connection = True
 
             def do_GET(self) -> None:
                 outer.health_asked += 1
-                self.send(outer.health.pop(0) if outer.health else 404, {}, {})
+                self.send(outer.health.pop(0) if outer.health else 404, b"{}", {}, length=2)
 
-            def send(self, status: int, body: Body, headers: dict[str, str]) -> None:
-                data = json.dumps(body).encode()
+            def send(self, status: int, data: bytes, headers: dict[str, str], *, length: int) -> None:
                 self.send_response(status)
                 for name, value in {"Content-Type": "application/json", **headers}.items():
                     self.send_header(name, value)
-                self.send_header("Content-Length", str(len(data)))
+                self.send_header("Content-Length", str(length))
                 self.end_headers()
                 self.wfile.write(data)
 
