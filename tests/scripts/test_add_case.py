@@ -510,7 +510,7 @@ def test_a_directory_swept_before_it_was_locked_is_made_anew(
     def late(handle: object, how: int) -> None:
         if how == case_tree.fcntl.LOCK_EX and not taken:
             taken.extend(tmp_path.rglob(f"{case_tree._PREFIX}*"))
-            case_tree._sweep(taken[0].parent)
+            case_tree.sweep(taken[0].parent)
             assert not taken[0].exists()
         lock(handle, how)
 
