@@ -8,7 +8,7 @@ from pathlib import Path
 from contract.aggregate import Scored, summarise
 from contract.errors import UserError
 from report.bootstrap import intervals
-from report.runs import ScoredRun, missing_runs, skipped_keys
+from report.runs import ScoredRun, machine_faults, missing_runs, skipped_keys
 from report.tables import Group, Report
 
 GROUPINGS: dict[str, Callable[[ScoredRun], str]] = {
@@ -28,7 +28,8 @@ def build(runs: Sequence[ScoredRun], grouping: str, root: Path) -> Report:
         raise UserError("no run here is scored", where=root, next_step="run score.py first")
     groups = [group_of(name, members[name]) for name in sorted(members)]
     protocols = sorted({run.protocol for runs in members.values() for run in runs})
-    return Report(groups, missing_runs(list(runs)), protocols, skipped_keys(list(runs)))
+    every = list(runs)
+    return Report(groups, missing_runs(every), protocols, skipped_keys(every), machine_faults(every))
 
 
 def group_of(name: str, runs: Sequence[ScoredRun]) -> Group:

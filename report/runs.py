@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from contract.cases import KINDS, kind
@@ -23,7 +23,8 @@ class ScoredRun:
     """One run: where it lies, and its ``reward.json`` (None: never scored) or why it could not be read.
 
     gates_open : neither gate refused it. protocol : under which it was scored, ``unknown`` for older results.
-    skipped : keys without a reading, as their model was left out.
+    skipped : keys without a reading, as their model was left out. faults : types without one by the machine's
+    fault (or ``gate``: all of them), and what happened.
     """
 
     case: str
@@ -34,6 +35,7 @@ class ScoredRun:
     gates_open: bool = True
     protocol: str = "unknown"
     skipped: frozenset[str] = frozenset()
+    faults: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -82,20 +84,22 @@ def _read(path: Path, root: Path) -> ScoredRun:
         return ScoredRun(name, system, trial, None, f"{REWARD} cannot be read: {error}")
     if not isinstance(reward, dict):
         return ScoredRun(name, system, trial, None, f"{REWARD} holds no object")
-    gates_open, protocol, skipped = _circumstances(path / RESULTS / REWARD_DETAIL)
+    gates_open, protocol, skipped, faults = _circumstances(path / RESULTS / REWARD_DETAIL)
     absent = frozenset(key for key in skipped if key not in reward)
-    return ScoredRun(name, system, trial, reward, gates_open=gates_open, protocol=protocol, skipped=absent)
+    return ScoredRun(name, system, trial, reward, "", gates_open, protocol, absent, faults)
 
 
-def _circumstances(detail_file: Path) -> tuple[bool, str, list[str]]:
+def _circumstances(detail_file: Path) -> tuple[bool, str, list[str], dict[str, str]]:
     try:
         detail = read_json(detail_file)
         scorer = detail.get("scorer") or {}
         units = detail.get("skipped") or {}
         skipped = [metric.key for unit in units if unit in MODEL_UNITS for metric in metrics_of(unit)]
-        return detail.get("status", "ok") != "gate_failure", str(scorer.get("protocol", "unknown")), skipped
+        faults = {name: str(text) for name, text in (detail.get("infrastructure") or {}).items()}
+        gates_open = detail.get("status", "ok") != "gate_failure"
+        return gates_open, str(scorer.get("protocol", "unknown")), skipped, faults
     except (OSError, ValueError, AttributeError, TypeError):
-        return True, "unknown", []
+        return True, "unknown", [], {}
 
 
 def _why_unscored(path: Path) -> str:
@@ -113,6 +117,11 @@ def skipped_keys(runs: list[ScoredRun]) -> dict[str, int]:
     """Keys that could be scored and whose model was left out, with the number of runs, in table order."""
     counts = Counter(key for run in runs for key in run.skipped if case_state(key, run.case) is None)
     return {metric.key: counts[metric.key] for metric in METRICS if counts[metric.key]}
+
+
+def machine_faults(runs: list[ScoredRun]) -> dict[str, dict[str, str]]:
+    """What the machine's faults left without a reading, by name of the run."""
+    return {run.name: dict(run.faults) for run in runs if run.faults}
 
 
 def missing_runs(runs: list[ScoredRun]) -> dict[str, str]:

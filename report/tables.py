@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from contract.aggregate import MISSING, NUMBER, OVERALL_RULE, Summary
+from contract.errors import one_line
 from contract.metrics import FAMILIES, MAIN_FAMILIES, METRICS
 from contract.record import dumps
 from contract.states import STATES
@@ -29,12 +30,15 @@ class Group:
 
 @dataclass(frozen=True)
 class Report:
-    """Everything that a format can show. ``skipped``: keys whose model was left out, and in how many runs."""
+    """Everything that a format can show. ``skipped``: keys whose model was left out, and in how many runs.
+    ``faults``: what the machine's faults left without a reading, by run and type.
+    """
 
     groups: Sequence[Group]
     missing: Mapping[str, str]
     protocols: Sequence[str]
     skipped: Mapping[str, int] = field(default_factory=dict)
+    faults: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -90,6 +94,7 @@ def as_json(report: Report) -> str:
             "protocols": list(report.protocols),
             "rule": OVERALL_RULE,
             "skipped": dict(report.skipped),
+            "infrastructure": {name: dict(found) for name, found in report.faults.items()},
         }
     )
 
@@ -161,7 +166,7 @@ def _grid(report: Report) -> tuple[list[str], list[list[str]]]:
     shown = [
         index for index, _ in enumerate(tables[0]) if any(table[index].value is not None for table in tables)
     ]
-    names = [group.name for group in report.groups]
+    names = [one_line(group.name) for group in report.groups]
     if len(names) > 4:
         labels = [tables[0][index].label for index in shown]
         lines = [[_cell(table[index]) for index in shown] for table in tables]
@@ -204,12 +209,21 @@ def notes(report: Report) -> list[str]:
     if report.skipped:
         keys = ", ".join(f"{key} in {count} run(s)" for key, count in report.skipped.items())
         lines.append(f"Not measured, as the model was left out: {keys}. Score again with the models.")
+    if report.faults:
+        lines.append(
+            f"Not measured, by the machine's fault, in {len(report.faults)} run(s). Score them again:"
+        )
+        lines += [
+            f"  {name}: {kind}: {text}"
+            for name, found in report.faults.items()
+            for kind, text in found.items()
+        ]
     if len(report.protocols) > 1:
         lines.append(f"The runs were scored under different protocols: {', '.join(report.protocols)}")
     if report.missing:
         lines.append(f"Missing ({len(report.missing)}):")
         lines += [f"  {name}: {reason}" for name, reason in report.missing.items()]
-    return lines
+    return [line[: len(line) - len(line.lstrip())] + one_line(line) for line in lines]
 
 
 def _states(group: Group) -> dict[str, int]:
@@ -224,9 +238,15 @@ def _pipes(cells: Sequence[str]) -> str:
     return "| " + " | ".join(cell.replace("|", r"\|") for cell in cells) + " |"
 
 
+_LATEX = str.maketrans(
+    {character: f"\\{character}" for character in "&%$#_{}"}
+    | {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
+    | {"<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}"}
+    | {"↑": r"$\uparrow$", "↓": r"$\downarrow$"}
+)
+
+
 def _ampersands(cells: Sequence[str]) -> str:
-    escaped = [cell.strip() for cell in cells]
-    for character in "&%$#_{}":
-        escaped = [cell.replace(character, f"\\{character}") for cell in escaped]
-    escaped = [cell.replace("↑", r"$\uparrow$").replace("↓", r"$\downarrow$") for cell in escaped]
-    return " & ".join(escaped) + r" \\"
+    line = " & ".join(cell.strip().translate(_LATEX) for cell in cells) + r" \\"
+    # After a line's end, a bracket would open the argument that says how far down the next one stands.
+    return f"{{}}{line}" if line.startswith(("[", "*")) else line

@@ -11,6 +11,7 @@ import argparse
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from io import TextIOWrapper
 from pathlib import Path
 
 from contract.errors import EXIT_ITEM_FAILED, EXIT_OK, UserError, one_line, run_program
@@ -31,6 +32,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--system", action="append", metavar="NAME", help="only this system (repeatable)")
     parser.add_argument("--case", action="append", metavar="KIND/CASE", help="only this case (repeatable)")
     options = parser.parse_args(argv)
+    _write_any_name()
     runs = [
         run
         for run in find_runs(options.runs)
@@ -46,6 +48,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         return EXIT_OK
     sys.stderr.write(f"{missing_line(report.missing, options.format)}\n")
     return EXIT_ITEM_FAILED
+
+
+def _write_any_name() -> None:
+    """Names of directories may hold what the terminal's encoding does not: write such characters escaped."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def missing_line(missing: Mapping[str, str], style: str) -> str:

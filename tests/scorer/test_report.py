@@ -5,6 +5,9 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -222,6 +225,52 @@ def test_what_was_left_out_for_want_of_a_model_is_said(
     table = report(tmp_path, capsys)
     assert "uni3d_moge_scene in 2 run(s), semantic_dinov3 in 2 run(s)" in table
     assert "Overall rests on 4 of 5 families" in table
+
+
+def test_readings_lost_by_the_machines_fault_are_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kept = {key: value for key, value in reward(0.5).items() if key != "scene_3d"}
+    add(tmp_path, "synthetic/a/one/1", kept)
+    detail = tmp_path / "synthetic/a/one/1/results/reward.detail.json"
+    write_json(detail, {"status": "ok", "infrastructure": {"scene_3d": "WorkerLost: killed"}})
+    found = json.loads(report(tmp_path, capsys, "--format", "json"))
+    assert found["infrastructure"] == {"synthetic/a/one/1": {"scene_3d": "WorkerLost: killed"}}
+    rows = {row["name"]: row for row in found["groups"][0]["rows"]}
+    assert (rows["scene_3d"]["mean"], rows["scene_3d"]["states"]) == (None, {"missing": 1})
+    for style in ("table", "markdown", "latex"):
+        text = report(tmp_path, capsys, "--format", style)
+        assert "by the machine's fault, in 1 run(s)" in text
+        assert "synthetic/a/one/1: scene_3d: WorkerLost: killed" in text
+
+
+def test_names_that_mean_something_to_a_format(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    odd = r"""a_b&c%$#{}~^\d|e,"f" 模型"""
+    for name in (odd, "[1cm]", "two\nlines", "four", "five"):
+        add(tmp_path, f"synthetic/a/{name}/1", reward(0.5))
+    lines = report(tmp_path, capsys, "--format", "latex").splitlines()
+    tabular = lines[: lines.index(r"\end{tabular}")]
+    assert all(line.startswith("%") for line in lines[len(tabular) + 1 :])
+    escaped = r"a\_b\&c\%\$\#\{\}\textasciitilde{}\textasciicircum{}\textbackslash{}d\textbar{}e,"
+    assert [line for line in tabular if line.startswith(f'{escaped}"f" 模型 & ')]
+    assert [line for line in tabular if line.startswith("{}[1cm] & ")]
+    for style, mark in (("table", "two lines  "), ("markdown", "| two lines | "), ("latex", "two lines & ")):
+        assert any(line.startswith(mark) for line in report(tmp_path, capsys, "--format", style).splitlines())
+    assert odd.replace("|", r"\|") in report(tmp_path, capsys, "--format", "markdown")
+    table = list(csv.DictReader(io.StringIO(report(tmp_path, capsys, "--format", "csv"))))
+    assert {line["group"] for line in table} == {odd, "[1cm]", "two\nlines", "four", "five"}
+
+
+def test_a_terminal_without_the_characters(tmp_path: Path) -> None:
+    name = os.fsdecode(b"bad\xff")
+    add(tmp_path, f"synthetic/a/{name}/1", reward(0.5))
+    for encoding, style in (("ascii", "table"), ("utf-8", "csv")):
+        done = subprocess.run(
+            [sys.executable, "-m", "scorer.report", "--runs", str(tmp_path), "--format", style],
+            env={**os.environ, "PYTHONIOENCODING": encoding}, capture_output=True, check=False,
+        )  # fmt: skip
+        assert (done.returncode, done.stderr) == (0, b"")
+        assert b"bad\\udcff" in done.stdout
 
 
 @pytest.mark.parametrize("junk", [[], 3, ["semantic_dinov3", {}], {"semantic_dinov3": None}])
