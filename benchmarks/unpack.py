@@ -2,9 +2,9 @@
 
     python benchmarks/unpack.py [--frames N] [--points N] [--repeat N]
 
-Makes a world in the sizes of the published ones (a deforming mesh of constant topology, a liquid whose
-topology changes, a static room, trajectories), packs it, and unpacks it in one process with the plain loop and
-with ours, then in the worker processes of the download. Processor time decides; prints JSON.
+Makes a large world (a deforming mesh of constant topology, a liquid whose topology changes, a static room,
+trajectories), packs it, and unpacks it in one process with the plain loop and with ours, then in the worker
+processes of the download. Processor time decides; prints JSON.
 """
 
 from __future__ import annotations
