@@ -135,7 +135,7 @@ convert() { # name, image
     echo "making $file"
     mkdir -p "$sif_dir"
     rm -f "$file.from"
-    "$apptainer" build "${arguments[@]}" "$file.part.$$" "docker-daemon:$image" || { rm -f "$file.part.$$"; exit 1; }
+    "$apptainer" build --disable-cache "${arguments[@]}" "$file.part.$$" "docker-daemon:$image" || { rm -f "$file.part.$$"; exit 1; }
     mv "$file.part.$$" "$file"
     echo "$wanted" > "$file.from"
 }

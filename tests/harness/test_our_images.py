@@ -15,8 +15,7 @@ from harness_lab import Lab
 from world.video import write_video
 
 pytest_plugins = ("docker_engine", "image_files")
-# One worker, so that the images are waited for once.
-pytestmark = [pytest.mark.docker, pytest.mark.slow, pytest.mark.xdist_group("our images")]
+pytestmark = [pytest.mark.docker, pytest.mark.slow]
 
 CASE = "real/clip"
 NETWORK_OFF = {"docker": "--network none", "sif": "--net --network none"}
