@@ -19,7 +19,13 @@ from packaging.requirements import Requirement
 
 PROJECT = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text(encoding="utf-8"))
 PACKAGES = tuple(name.rstrip("*") for name in PROJECT["tool"]["setuptools"]["packages"]["find"]["include"])
-BUILD_FILES = ("README.md", "Dockerfile", "requirements*.txt")
+BUILD_FILES = (
+    "README.md",
+    "Dockerfile",
+    "requirements*.txt",
+    "persistbench/pyproject.toml",
+    "persistbench/.gitignore",
+)
 BACKEND = "import sys; from setuptools import build_meta as b; print(getattr(b, sys.argv[1])(sys.argv[2]))"
 DATA = {
     "harness/agent_context/TASK.md", "harness/agent_context/render-settings.md",
