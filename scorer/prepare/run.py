@@ -13,6 +13,7 @@ from contract.errors import EXIT_ITEM_FAILED, EXIT_OK, UserError, one_line
 from scorer import arrays
 from scorer.estimators.base import out_of_memory, pick_device, release_memory
 from scorer.lock import locked
+from scorer.prepare.abrupt import abrupt_ends, at_work, has_abrupt_ends
 from scorer.prepare.cases import Case
 from scorer.prepare.options import Options
 from scorer.prepare.output import Output
@@ -43,9 +44,13 @@ def prepare(
     todo = {name: run.examine(name, estimates, run.subjects) for name, estimates in groups.items()}
     if not options.dry_run and any(todo.values()):
         run.device = pick_device(options.device)
+    late = [] if options.dry_run else [each for items in todo.values() for each in items if _suspect(each)]
     for name, items in todo.items():
         console.line(f"== {name}")
-        run.group(name, groups[name], items)
+        run.group(name, groups[name], [each for each in items if each not in late])
+    if late:
+        console.line("== cases that an earlier run never came back from")
+        run.last(late)
     return run.summary()
 
 
@@ -120,6 +125,17 @@ class Run:
                 finally:
                     release_memory()
 
+    def last(self, items: Sequence[Item]) -> None:
+        """Compute what may end this process, that which has done so least often first.
+
+        So every run gets further, wherever it ends.
+        """
+        for each in sorted(items, key=lambda each: abrupt_ends(each.path)):
+            try:
+                self.estimate(each.estimate, [each])
+            finally:
+                release_memory()
+
     def estimate(self, estimate: Estimate, items: Sequence[Item]) -> None:
         """Load a model and run it on every case that lacks its estimate. The model goes with this call."""
         try:
@@ -162,11 +178,14 @@ class Run:
 
     def compute(self, each: Item, model: Any) -> State | None:
         """Write the estimate; the state of what another process has made meanwhile, else None."""
-        clip, directory = each.subject.clip, each.path.parent
+        directory = each.path.parent
         directory.mkdir(parents=True, exist_ok=True)
 
         def notice(text: str) -> None:
             self.console.failure(f"{each.name}: {text}")
+
+        def ended(times: int) -> None:
+            notice(f"an earlier run ended without a word while it was at this ({times} so far)")
 
         with locked(directory, self.stop, notice, "prepare") as held:
             if not held:
@@ -175,8 +194,10 @@ class Run:
             state = each.state()
             if state.usable and not self.options.redo:
                 return state
-            self.console.begin(each.name, clip.samples)
-            each.estimate.write(model, clip, self.output(each))
+            with at_work(each.path, ended):
+                clip = each.subject.clip
+                self.console.begin(each.name, clip.samples)
+                each.estimate.write(model, clip, self.output(each))
             return None
 
     def output(self, each: Item) -> Output:
@@ -237,3 +258,7 @@ class Run:
 
 def _any_needed(estimates: Sequence[Estimate], subject: Subject) -> bool:
     return any(estimate.needed(subject.name) for estimate in estimates)
+
+
+def _suspect(each: Item) -> bool:
+    return has_abrupt_ends(each.path.parent)

@@ -34,6 +34,9 @@ def note(text: str) -> None:
     if slow.exists() and slow.read_text() in text:
         (directory / "reached").touch()
         time.sleep(600)
+    deadly = directory / "deadly"
+    if deadly.exists() and deadly.read_text() in text:
+        os.kill(os.getpid(), signal.SIGKILL)
     faults = directory / "faults.json"
     for where, error in (json.loads(faults.read_text()) if faults.exists() else {}).items():
         if where in text:
@@ -163,6 +166,12 @@ class PrepareLab:
             (self.root / name).unlink(missing_ok=True)
         if text is not None:
             (self.root / "slow").write_text(text)
+
+    def die_at(self, text: str | None) -> None:
+        """End the process, as a library that crashes does, where a line of the log would contain ``text``."""
+        (self.root / "deadly").unlink(missing_ok=True)
+        if text is not None:
+            (self.root / "deadly").write_text(text)
 
     @property
     def hanging(self) -> bool:

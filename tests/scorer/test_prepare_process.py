@@ -473,6 +473,41 @@ def readable(path: Path) -> bool:
         return all(archive[name] is not None for name in archive.files)
 
 
+def test_a_case_that_ends_the_process_stops_no_other(lab: PrepareLab) -> None:
+    lab.add_case("real/a", frames=1, height=24, width=32)
+    lab.add_case("real/b")
+    lab.fail(**{"track (": "ValueError:no"})  # what fails in the ordinary way leaves no mark
+    lab.die_at("points (24, 32, 3)")
+    assert lab.prepare("--only", "tracks,moge,depth").returncode == -signal.SIGKILL
+    assert (lab.files("real/a"), lab.files("real/b")) == ([".moge.npz.begun"], [])
+
+    lab.fail()
+    done = lab.prepare("--only", "tracks,moge,depth")
+    assert done.returncode == -signal.SIGKILL
+    assert lab.files("real/b") == ["depth.h5", "moge.npz", "tracks.npz"]
+    assert lab.files("real/a") == [".moge.npz.begun", "depth.h5", "tracks.npz"]
+    said = "real/a: moge.npz: an earlier run ended without a word while it was at this (1 so far)"
+    assert said in done.stderr.splitlines()
+    assert "== cases that an earlier run never came back from" in done.stdout.splitlines()
+
+    lab.die_at(None)
+    done = lab.prepare("--only", "tracks,moge,depth")
+    assert (done.returncode, "at this (2 so far)" in done.stderr) == (0, True)
+    assert lab.files("real/a") == ["depth.h5", "moge.npz", "tracks.npz"]
+
+
+def test_of_several_estimates_that_end_the_process_each_gets_its_turn(lab: PrepareLab) -> None:
+    lab.add_case("real/a")
+    lab.die_at("raft-large flow")
+    assert lab.prepare("--only", "flow,moge").returncode == -signal.SIGKILL
+    lab.die_at("points")
+    assert lab.prepare("--only", "flow,moge").returncode == -signal.SIGKILL
+    # The one that has ended a process less often comes first: it was moge's turn before flow's.
+    assert lab.files("real/a") == [".flow.h5.begun", ".moge.npz.begun"]
+    assert lab.prepare("--only", "flow,moge").returncode == -signal.SIGKILL
+    assert lab.files("real/a") == [".moge.npz.begun", "flow.h5"]
+
+
 def test_two_at_once_do_each_estimate_once(lab: PrepareLab) -> None:
     lab.add_case("real/a")
     directory = lab.estimates("real/a")
