@@ -6,8 +6,9 @@ antialiased, half-pixel centres), normalised where the model wants it; float32 t
 
 from __future__ import annotations
 
+import dataclasses
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -177,6 +178,27 @@ def read_config(directory: Path) -> dict[str, Any]:
         if not isinstance(config, dict):
             raise ValueError("expected a JSON object")
         return config
+
+
+def configuration(kind: Any, given: Mapping[str, Any], directory: Path) -> Any:
+    """Configuration of transformers' class ``kind`` with the sizes and such that ``given`` states for it.
+
+    Members that are not the class's own are left out: some make the library read other files than
+    ``model.safetensors``. Raises ``UserError`` for what the class refuses, and for more blocks than the
+    weights have tensors, which the library would build to find out.
+    """
+    from safetensors import safe_open
+    from transformers import PreTrainedConfig
+
+    with readable(directory / WEIGHTS), safe_open(directory / WEIGHTS, framework="pt") as file:
+        held = len(file.keys())
+    common = {field.name for field in dataclasses.fields(PreTrainedConfig)}
+    names = {field.name for field in dataclasses.fields(kind)} - common
+    own = {name: value for name, value in given.items() if name in names}
+    with readable(directory / CONFIG):
+        if own.get("num_hidden_layers", 0) > held:
+            raise ValueError(f"{own['num_hidden_layers']} blocks, but {WEIGHTS} has {held} tensors")
+        return kind.from_dict(own)
 
 
 def from_directory(kind: Any, directory: Path, config: Any, foreign: str = "") -> Any:

@@ -6,7 +6,14 @@ from pathlib import Path
 
 from contract import checkpoints
 from contract.errors import UserError
-from scorer.estimators.backbone import CONFIG, BackboneModel, Parts, from_directory, read_config, readable
+from scorer.estimators.backbone import (
+    CONFIG,
+    BackboneModel,
+    Parts,
+    configuration,
+    from_directory,
+    read_config,
+)
 
 MEAN = (0.485, 0.456, 0.406)
 STD = (0.229, 0.224, 0.225)
@@ -23,8 +30,7 @@ def build(directory: Path) -> Parts:
     if given.get("model_type") != DINOv3ViTConfig.model_type or given.get("patch_size") != PATCH:
         found = f"{given.get('model_type')!r} with patches of {given.get('patch_size')}"
         raise UserError(f"not the configuration of DINOv3 ViT/16 but of {found}", where=directory / CONFIG)
-    with readable(directory / CONFIG):
-        config = DINOv3ViTConfig.from_dict(given)
+    config = configuration(DINOv3ViTConfig, given, directory)
     model = from_directory(DINOv3ViTModel, directory, config)
     # The encoder is a module of its own since transformers 5.
     blocks = model.model.layer if hasattr(model, "model") else model.layer

@@ -12,7 +12,14 @@ from typing import Any
 
 from contract import checkpoints
 from contract.errors import UserError
-from scorer.estimators.backbone import CONFIG, BackboneModel, Parts, from_directory, read_config, readable
+from scorer.estimators.backbone import (
+    CONFIG,
+    BackboneModel,
+    Parts,
+    configuration,
+    from_directory,
+    read_config,
+)
 
 PATCH = 14
 LARGE: dict[str, Any] = {
@@ -36,8 +43,9 @@ def build(directory: Path) -> Parts:
     from transformers import Tipsv2VisionConfig, Tipsv2VisionModel
 
     vision = read_config(directory).get("vision_config", LARGE)
-    with readable(directory / CONFIG):
-        config = Tipsv2VisionConfig.from_dict(dict(vision))
+    if not isinstance(vision, dict):
+        raise UserError("'vision_config' is no JSON object", where=directory / CONFIG)
+    config = configuration(Tipsv2VisionConfig, vision, directory)
     if config.patch_size != PATCH:
         raise UserError(f"patches of {config.patch_size} pixels; expected {PATCH}", where=directory / CONFIG)
     model = from_directory(Tipsv2VisionModel, directory, config, foreign=TEXT_ENCODER)

@@ -54,14 +54,26 @@ def readable(path: Path) -> Iterator[None]:
     except Exception as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise  # the machine's fault: a full disk, a lost mount
-        first = str(error).strip().splitlines()
-        reason = first[0] if first else type(error).__name__
-        raise UserError(
-            f"not a usable checkpoint: {one_line(reason)}", where=path, next_step=_AGAIN
-        ) from error
+        # A text file has no published hash: --verify would find nothing.
+        again = _ANEW if path.suffix == ".json" else _AGAIN
+        raise UserError(f"not a usable checkpoint: {_reason(error)}", where=path, next_step=again) from error
 
 
+def _reason(error: Exception) -> str:
+    """The first line of what a library says, or better words where it advises what must not be done."""
+    text = str(error).strip()
+    for part, words in _IN_OUR_WORDS.items():
+        if part in text:
+            return words
+    return one_line(text.splitlines()[0]) if text else type(error).__name__
+
+
+_IN_OUR_WORDS = {
+    "Weights only load failed": "it is damaged, or holds more than tensors, of which nothing is run",
+    "`ignore_mismatched_sizes`": "tensors of another shape than its configuration says",
+}
 _AGAIN = "run scripts/download_checkpoints.py DIR --verify"
+_ANEW = "remove it and run scripts/download_checkpoints.py DIR"
 
 
 def built(
@@ -73,8 +85,8 @@ def built(
     """
     import torch
 
-    with torch.device("meta"):
-        network = make()
+    with readable(path), torch.device("meta"):
+        network = make()  # fails for sizes beyond any memory
     network.to_empty(device=device)
     load_strict(network, state, path)
     return network.eval().requires_grad_(False)

@@ -363,6 +363,52 @@ def test_dinov3_loading_is_strict(tmp_path: Path, change: Any, says: str) -> Non
         DINOV3.load(CPU, tmp_path)
 
 
+def configured(directory: Path, members: dict[str, Any]) -> None:
+    path = directory / "config.json"
+    config = json.loads(path.read_text())
+    config.get("vision_config", config).update(members)
+    path.write_text(json.dumps(config))
+
+
+@pytest.mark.parametrize(("kind", "make"), [(DINOV3, tiny_models.dinov3), (TIPSV2, tiny_models.tipsv2)])
+@pytest.mark.parametrize(
+    ("members", "says"),
+    [
+        ({"num_hidden_layers": 10**9}, r"config\.json: .*1000000000 blocks"),
+        ({"num_register_tokens": 10**10}, "another shape than its configuration says"),
+    ],
+    ids=["blocks", "shape"],
+)
+def test_sizes_that_the_weights_do_not_have(
+    tmp_path: Path, kind: BackboneModel, make: Any, members: dict[str, Any], says: str
+) -> None:
+    configured(make(tmp_path), members)
+    with pytest.raises(UserError, match=says):
+        kind.load(CPU, tmp_path)
+
+
+@pytest.mark.parametrize(("kind", "make"), [(DINOV3, tiny_models.dinov3), (TIPSV2, tiny_models.tipsv2)])
+def test_a_configuration_names_no_other_file_and_no_code(
+    tmp_path: Path, kind: BackboneModel, make: Any
+) -> None:
+    directory = make(tmp_path / "store")
+    expected = kind.load(CPU, tmp_path / "store").embed(frames(2))
+    other = make(tmp_path / "other", seed=1) / "model.safetensors"
+    (directory / "other.safetensors").write_bytes(other.read_bytes())
+    (directory / "code.py").write_text("raise SystemExit('code of the checkpoint was run')\n")
+    configured(
+        directory,
+        {
+            "transformers_weights": "other.safetensors",
+            "quantization_config": {"quant_method": "bitsandbytes", "load_in_8bit": True},
+            "auto_map": {"AutoModel": "code.Model", "AutoConfig": "code.Config"},
+            "trust_remote_code": True,
+            "torch_dtype": "float16",
+        },
+    )
+    np.testing.assert_array_equal(kind.load(CPU, tmp_path / "store").embed(frames(2)), expected)
+
+
 @pytest.mark.parametrize(
     "config", ["{", "[]", json.dumps({"model_type": "dinov2"}), "\xff", '{"model_type": "dinov3_vit"}']
 )
