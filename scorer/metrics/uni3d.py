@@ -23,6 +23,7 @@ from scorer.estimators.uni3d_cloud import normalised
 from scorer.geometry.cloud import extent, frame_cloud, subsample
 from scorer.geometry.registration import SCENE_POINTS, scene_clouds
 from scorer.metrics.base import Measurement
+from scorer.metrics.render_features import FeatureFault
 from scorer.scene import Scene
 from scorer.subject import Subject
 from world.npz import Archive
@@ -102,11 +103,13 @@ def feature(cloud: Cloud, model: Encoder) -> Floats | None:
     """Feature float32 (D,) of a cloud (n, 3), None of one without finite points.
 
     Clouds go through the network one by one: which others are compared does not touch the result. Raises
-    ``ValueError`` when float32 does not hold the cloud.
+    ``ValueError`` when float32 does not hold the cloud, ``FeatureFault`` when the network gives no numbers.
     """
     if not np.isfinite(cloud).all(axis=1).any():
         return None
     row: Floats = model.encode(normalised(cloud, np.random.default_rng(SEED))[None])[0]
+    if not np.isfinite(row).all():
+        raise FeatureFault("uni3d: the network gives features that are not finite")
     return row
 
 

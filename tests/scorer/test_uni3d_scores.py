@@ -12,6 +12,7 @@ from scorer import arrays
 from scorer.estimates import EstimateError
 from scorer.estimates_features import moge_points
 from scorer.geometry.registration import scene_clouds
+from scorer.metrics.render_features import FeatureFault
 from scorer.metrics.scene_3d import measure as measure_scene
 from scorer.metrics.uni3d import clouds, cosine, lone_cloud, measure
 from scorer.scene import Scene
@@ -108,6 +109,17 @@ def test_a_real_case_is_compared_with_moges_points(tmp_path: Path) -> None:
     found = measure(subject(tmp_path, REAL, submission_scene=ours), Sums())
     assert found.detail == {"uni3d_moge_scene": pytest.approx(1.0, abs=1e-5)}
     assert set(found.arrays["uni3d"]) == {"submission_scene", "reference_moge_scene"}
+
+
+def test_a_network_that_gives_no_numbers_is_no_fault_of_the_submission(tmp_path: Path) -> None:
+    points = cloud(3)
+    stored = subject(tmp_path, SYNTHETIC, submission_scene=points, point_scene=points)
+    model = Sums()
+    encode = model.encode
+    model.encode = lambda given: encode(given) * np.float32(np.nan)  # type: ignore[method-assign]
+    with pytest.raises(FeatureFault) as raised:
+        measure(stored, model)
+    assert raised.value.infrastructure
 
 
 def test_a_missing_reference_is_uncomputable(tmp_path: Path) -> None:
