@@ -39,6 +39,20 @@ def test_the_conda_environment_is_what_the_documents_promise(repository: Path) -
     assert all(re.fullmatch(known, line) for line in text.splitlines())
 
 
+def test_the_environment_and_the_image_have_the_same_foundations(repository: Path) -> None:
+    conda = (repository / "environment.yml").read_text(encoding="utf-8")
+    image = (repository / FOLDER / "Dockerfile").read_text(encoding="utf-8")
+    ((torch, cuda),) = re.findall(r"ARG BASE_IMAGE=pytorch/pytorch:([0-9.]+)-cuda([0-9.]+)-cudnn", image)
+    (openvdb,) = re.findall(r"^ARG OPENVDB=(.+)$", image, re.MULTILINE)
+    assert f"  - openvdb={openvdb}\n" in conda
+    assert f"  - cuda-version={cuda}\n" in conda
+    assert f"torch=={torch}\n" in (repository / FOLDER / "requirements-torch.txt").read_text(encoding="utf-8")
+    setup_script = (repository / "scripts/setup_env.sh").read_text(encoding="utf-8")
+    assert f"/whl/cu{cuda.replace('.', '')}" in setup_script
+    used = set(re.findall(r"requirements(?:-[a-z]+)?\.txt", image + setup_script))
+    assert used == {path.name for path in (repository / FOLDER).glob("requirements*.txt")}
+
+
 def test_no_package_has_two_versions(repository: Path) -> None:
     seen: dict[str, str] = {}
     for path in sorted((repository / FOLDER).glob("requirements*.txt")):
