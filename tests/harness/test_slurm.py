@@ -134,17 +134,21 @@ def test_tasks_of_a_launcher_that_is_gone_can_be_cancelled(lab: Lab) -> None:
     assert lab.infer("--cancel").stdout.strip() == "[RUN] nothing is going on"
 
 
-def test_a_task_that_is_lost_is_submitted_again(lab: Lab) -> None:
-    # The first try lasts until its task is taken away without a warning, as when a node fails.
+@pytest.mark.parametrize("warned", [False, True])
+def test_a_task_that_is_lost_is_submitted_again(lab: Lab, warned: bool) -> None:
+    # The first try lasts until its task is taken away: without a warning, as when a node fails, or with
+    # SLURM's signal that its time will soon be up.
     script = f"if mkdir {lab.root}/first; then sleep 600; fi; " + DELIVER
     lab.runtime(lab.shell_agent(script) + terms("resubmits = 1\n"))
     lab.jobs()
     process = lab.start()
     try:
         assert eventually((lab.root / "first").exists, PATIENCE_S)
+        if warned:
+            subprocess.run(["scancel", "--signal=USR2", *jobs()], check=True)
         tasks = [pid for pid in lab.processes() if b"submitit.core._submit" in command(pid)]
-        assert tasks
-        for pid in tasks:
+        assert warned or tasks
+        for pid in tasks if not warned else ():
             os.kill(pid, signal.SIGKILL)
         output = process.communicate(timeout=PATIENCE_S)[0]
     finally:
@@ -155,7 +159,8 @@ def test_a_task_that_is_lost_is_submitted_again(lab: Lab) -> None:
     assert (record["state"], record["attempt"]) == ("done", 2)
     path, kept = invocation(lab)
     assert len(kept["stages"][0]["slurm"]) == 2
-    assert Queue(path / "queue/infer").ended()[0].startswith("000000.1~")
+    # What a task lets go of is no try; what it loses is one.
+    assert Queue(path / "queue/infer").ended()[0].startswith(f"000000.{int(not warned)}~")
 
 
 def test_scores_are_array_tasks_on_one_queue(lab: Lab, fixture_worlds: Path) -> None:
