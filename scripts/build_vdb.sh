@@ -34,7 +34,7 @@ command -v "$compiler" >/dev/null || fail "no C++ compiler ($compiler) found. Ne
 flags=()
 if [ -n "${CONDA_PREFIX:-}" ] && [ -e "$CONDA_PREFIX/include/openvdb/openvdb.h" ]; then
     flags=(-I"$CONDA_PREFIX/include" -L"$CONDA_PREFIX/lib" -Wl,-rpath,"$CONDA_PREFIX/lib")
-elif ! echo '#include <openvdb/version.h>' | "$compiler" -std=c++17 -fsyntax-only -x c++ - 2>/dev/null; then
+elif ! "$compiler" -std=c++17 -fsyntax-only -x c++ - <<<'#include <openvdb/version.h>' 2>/dev/null; then
     fail "OpenVDB's headers are not installed. Next: apt-get install $PACKAGES"
 fi
 
@@ -46,7 +46,7 @@ trap 'rm -f "$staged"' EXIT
 # OpenVDB may have been built with Imath's half floats, and then its headers call them.
 imath=()
 for name in Imath-3_2 Imath-3_1 Imath; do
-    if echo 'int main() {}' | "$compiler" -x c++ - -o "$staged" "${flags[@]}" "-l$name" 2>/dev/null; then
+    if "$compiler" -x c++ - -o "$staged" "${flags[@]}" "-l$name" <<<'int main() {}' 2>/dev/null; then
         imath=(-Wl,--as-needed "-l$name")
         break
     fi
