@@ -67,7 +67,7 @@ class Client:
         Raises ``Fatal``, ``Exhausted`` (budget) and ``Stopped``; what fails for this call alone is in the
         answer.
         """
-        key = request_key(self.service.asked, parts)
+        key = self.key(parts)
         stored = self.cache.get(key)
         if stored is not None and useful(stored.text):
             with self._lock:
@@ -91,7 +91,11 @@ class Client:
 
     def stored(self, parts: Sequence[Part]) -> Reply | None:
         """The reply that is on disk already."""
-        return self.cache.get(request_key(self.service.asked, parts))
+        return self.cache.get(self.key(parts))
+
+    def key(self, parts: Sequence[Part]) -> str:
+        """Of a message to this judge, in the cache."""
+        return request_key(self.service.asked, parts)
 
     def estimate(self, parts: Sequence[Part], reply_tokens: int) -> float | None:
         """Dollars that a call may cost; None where no price is known."""

@@ -45,11 +45,14 @@ class Job:
 
 @dataclass(frozen=True)
 class Seen:
-    """A scene before any call: its render, and the call it needs, if any."""
+    """A scene before any call: its render, the call it needs, if any, and records of answers that were paid
+    for and lost before they were written.
+    """
 
     scene: Scene
     subject: Subject
-    job: Job | None
+    job: Job | None = None
+    recovered: tuple[Row, ...] = ()
 
 
 def main(given: argparse.Namespace) -> int:
@@ -66,6 +69,7 @@ def main(given: argparse.Namespace) -> int:
             warn(warning)
         seen = _look(session, read.rows)
         _write_unasked(session, seen, read.rows, records)
+        records.write(*(row for item in seen for row in item.recovered))
         jobs = [item.job for item in seen if item.job]
         asked = sum(len(job.questions) for job in jobs)
         say(f"{len(jobs)} calls, one a scene, with {asked} questions; {given.frames} frames each; "
@@ -104,11 +108,15 @@ def _look(session: Session, rows: Sequence[Row]) -> list[Seen]:
         path = trees.render(scene, session.given.system)
         subject = look(path, sampler(session.given), session.store, gated=not session.given.no_layer1)
         if subject.state != OK or subject.frames is None:
-            return Seen(scene, subject, None)
+            return Seen(scene, subject)
         keys = {question: done.key(scene, question, subject.frames) for question in scene.questions}
         left = tuple(q for q, key in keys.items() if not done.has(scene, q, key))
+        whole = Job(scene, scene.questions, tuple(keys.values()), subject.frames)
+        recovered = _recovered(session, whole, left)
+        known = {row["id"] for row in recovered}
+        left = tuple(question for question in left if question.id not in known)
         job = Job(scene, left, tuple(keys[q] for q in left), subject.frames) if left else None
-        return Seen(scene, subject, job)
+        return Seen(scene, subject, job, recovered)
 
     def keep(seen: Seen) -> None:
         found[seen.scene.id] = seen
@@ -116,6 +124,19 @@ def _look(session: Session, rows: Sequence[Row]) -> list[Seen]:
     if Crew(one, session.given.workers, session.stop).run(session.scenes, keep).interrupted:
         raise KeyboardInterrupt
     return [found[scene.id] for scene in session.scenes]
+
+
+def _recovered(session: Session, whole: Job, left: Sequence[Question]) -> tuple[Row, ...]:
+    """Answers to ``left`` in the stored reply to all questions of the scene, where only some of them reached
+    the file: the machine stopped in the middle of writing.
+    """
+    reply = session.client.stored(_message(session, whole)) if 0 < len(left) < len(whole.questions) else None
+    if reply is None:
+        return ()
+    key = session.client.key(_message(session, whole))
+    answer = Answer(key, reply.text, reply.usage, 0.0, reply.finish, cached=True)
+    open_ids = {question.id for question in left}
+    return tuple(row for row in rows_of(session, whole, answer) if row["pred"] and row["id"] in open_ids)
 
 
 class _Done:
