@@ -283,8 +283,10 @@ images() { # options of build_images.sh
     need_engine
     base_image
     # A host with a certificate authority of its own says so in one of these.
-    CA_BUNDLE="${CA_BUNDLE:-${PIP_CERT:-${SSL_CERT_FILE:-${REQUESTS_CA_BUNDLE:-}}}}" \
-        scripts/build_images.sh --cpu --base "$BASE_IMAGE" --network host --if-changed "$@" >&2
+    export CA_BUNDLE="${CA_BUNDLE:-${PIP_CERT:-${SSL_CERT_FILE:-${REQUESTS_CA_BUNDLE:-}}}}"
+    build() { scripts/build_images.sh --cpu --base "$BASE_IMAGE" --network host --if-changed "$@" >&2; }
+    # Once more: on a busy machine BuildKit may lose the connection through which it asks for build secrets.
+    build "$@" || build "$@"
     # Each build leaves its predecessor behind without a name.
     docker image prune --force --filter label=org.4dcodebench.inputs > /dev/null
 }
