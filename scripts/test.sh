@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Every check of the project: format, lint, types, tests. Installs and starts what it needs (as root: a Docker engine,
+# Every check of the project: format, lint, types, tests. Installs and starts what it needs (as root: a Docker engine, SLURM,
 # Apptainer).
 #
 #   scripts/test.sh                 everything
