@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
-from viewer.trees import Absent, read_file
+from viewer.trees import Absent, Root, read_file
 
 LARGEST = 16 << 20
 """Bytes of a record that are parsed."""
@@ -19,7 +18,7 @@ class Broken(ValueError):
     """The file is there and no use; the message says why, in one line."""
 
 
-def read_record(root: Path, parts: Sequence[str], limit: int = LARGEST) -> dict[str, Any] | None:
+def read_record(root: Root, parts: Sequence[str], limit: int = LARGEST) -> dict[str, Any] | None:
     """The JSON object in a file; None when there is no such file. Raises ``Broken``."""
     try:
         data = read_file(root, parts, limit)

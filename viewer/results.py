@@ -16,7 +16,7 @@ from report.build import GROUPINGS, build, group_of
 from report.runs import ScoredRun, machine_faults, missing_runs, skipped_keys
 from report.tables import FORMATS, Group, Report
 from viewer.index import Entry, Index
-from viewer.rows import COLUMNS, score
+from viewer.rows import COLUMNS
 
 _KEPT = 16
 EXPORTS = {
@@ -106,12 +106,12 @@ class Results:
     def pivot(self, selection: Selection, key: str) -> dict[str, Any]:
         """Mean of one metric, or of ``Overall``, over the trials of each case and system."""
         cells: dict[str, dict[str, Any]] = {}
-        held: dict[tuple[str, str], list[ScoredRun]] = {}
+        held: dict[tuple[str, str], list[Entry]] = {}
         for entry in self.index.snapshot().entries.values():
             if selection.picks(entry.run):
-                held.setdefault((entry.run.case, entry.run.system), []).append(entry.run)
-        for (case, system), runs in held.items():
-            cells.setdefault(case, {})[system] = _cell(key, runs)
+                held.setdefault((entry.run.case, entry.run.system), []).append(entry)
+        for (case, system), entries in held.items():
+            cells.setdefault(case, {})[system] = _cell(key, entries)
         return {"key": key, "cases": cells}
 
 
@@ -126,13 +126,14 @@ def _sound(run: ScoredRun) -> bool:
     return True
 
 
-def _cell(key: str, runs: list[ScoredRun]) -> dict[str, Any]:
+def _cell(key: str, entries: list[Entry]) -> dict[str, Any]:
     states: dict[str, int] = {}
     numbers = []
-    for run in runs:
+    for entry in entries:
+        run = entry.run
         value = (run.reward or {}).get(key)
         if key == "Overall":
-            number = score(run)
+            number = entry.row[COLUMNS.index("score")]
         else:
             try:
                 number = Scored(run.case, run.reward or {}, run.gates_open).number(BY_KEY[key])
@@ -144,7 +145,11 @@ def _cell(key: str, runs: list[ScoredRun]) -> dict[str, Any]:
             states["missing"] = states.get("missing", 0) + 1
         if number is not None:
             numbers.append(number)
-    return {"mean": sum(numbers) / len(numbers) if numbers else None, "trials": len(runs), "states": states}
+    return {
+        "mean": sum(numbers) / len(numbers) if numbers else None,
+        "trials": len(entries),
+        "states": states,
+    }
 
 
 def spent(entries: Iterable[Entry], by: str) -> dict[str, dict[str, Any]]:

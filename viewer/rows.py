@@ -14,6 +14,7 @@ from contract.names import RESULTS, REWARD, REWARD_DETAIL, RUN_RECORD
 from contract.states import STATES
 from report.runs import FAILED_STATES, ScoredRun
 from viewer.readjson import Broken, number, read_record, text
+from viewer.trees import Absent, directory
 
 BROKEN, UNKNOWN = "broken", "unknown"
 """States of our own: the record cannot be read; the record names no state."""
@@ -54,19 +55,27 @@ def read_run(root: Path, place: RunPlace, changed: float) -> tuple[list[Any], Sc
 
     After a swap such a directory holds the run that was replaced: its record carries another id.
     """
+    try:
+        with directory(root, place.parts) as handle:
+            return _read_run(handle, place, changed)
+    except Absent:
+        return None
+
+
+def _read_run(root: int, place: RunPlace, changed: float) -> tuple[list[Any], ScoredRun] | None:
     problem = ""
     record: Mapping[str, Any] = {}
     try:
-        record = read_record(root, (*place.parts, RUN_RECORD)) or {}
+        record = read_record(root, (RUN_RECORD,)) or {}
     except Broken as error:
         problem = str(error)
     if place.staging and not place.staging.endswith(f"-{text(record.get('run_id'))}"):
         return None
     state = BROKEN if problem else state_of(record)
-    reward, reward_problem = _reward(root, place)
+    reward, reward_problem = _reward(root)
     detail: Mapping[str, Any] = {}
     try:
-        detail = read_record(root, (*place.parts, RESULTS, REWARD_DETAIL)) or {}
+        detail = read_record(root, (RESULTS, REWARD_DETAIL)) or {}
     except Broken as error:
         problem = problem or str(error)
     run = _scored_run(place, reward, reward_problem, detail, state)
@@ -129,9 +138,9 @@ def score(run: ScoredRun) -> float | None:
         return None
 
 
-def _reward(root: Path, place: RunPlace) -> tuple[dict[str, Any] | None, str]:
+def _reward(root: int) -> tuple[dict[str, Any] | None, str]:
     try:
-        return read_record(root, (*place.parts, RESULTS, REWARD)), ""
+        return read_record(root, (RESULTS, REWARD)), ""
     except Broken as error:
         return None, str(error)
 

@@ -15,7 +15,10 @@ from contract.names import CASES, DATA, RUNS
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # O_NONBLOCK: a pipe of that name must not block us for ever.
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_ROOT = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 LONGEST_NAME = 255
+Root = Path | int
+"""A root's path, or the descriptor of a directory that was opened below one."""
 
 
 class Absent(Exception):
@@ -58,9 +61,9 @@ def checked(parts: Sequence[str]) -> tuple[str, ...]:
 
 
 @contextmanager
-def directory(root: Path, parts: Sequence[str]) -> Iterator[int]:
+def directory(root: Root, parts: Sequence[str]) -> Iterator[int]:
     """Descriptor of a directory below ``root``. Raises ``Absent`` where a level is missing or a link."""
-    handle = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    handle = os.dup(root) if isinstance(root, int) else os.open(root, _ROOT)
     try:
         for part in checked(parts):
             try:
@@ -74,7 +77,7 @@ def directory(root: Path, parts: Sequence[str]) -> Iterator[int]:
         os.close(handle)
 
 
-def open_file(root: Path, parts: Sequence[str]) -> int:
+def open_file(root: Root, parts: Sequence[str]) -> int:
     """Descriptor of a regular file below ``root``; the caller closes it. Raises ``Absent``."""
     *above, name = checked(parts)
     with directory(root, above) as handle:
@@ -88,7 +91,7 @@ def open_file(root: Path, parts: Sequence[str]) -> int:
     return file
 
 
-def read_file(root: Path, parts: Sequence[str], limit: int) -> bytes:
+def read_file(root: Root, parts: Sequence[str], limit: int) -> bytes:
     """A whole small file. Raises ``Absent`` when it is missing, ``ValueError`` when larger than ``limit``."""
     handle = open_file(root, parts)
     with os.fdopen(handle, "rb") as stream:

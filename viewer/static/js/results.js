@@ -60,7 +60,7 @@ export async function resultsPage(main, signal) {
     for (let tick = 0; tick <= 4; tick++) { parts.push(text(left - 6, py(tick / 4) + 4, (tick / 4).toFixed(2), "end"), text(px(most * tick / 4), H - 16, `$${(most * tick / 4).toFixed(2)}`, "middle")); }
     parts.push(text(px(most / 2), H - 2, "mean cost of a run", "middle"));
     for (const point of points) { parts.push(svg("line", { class: "whisker", x1: px(point.x), x2: px(point.x), y1: py(point.row.low ?? point.row.mean), y2: py(point.row.high ?? point.row.mean) }), svg("circle", { cx: px(point.x), cy: py(point.row.mean), r: 5 }), text(px(point.x) + 9, py(point.row.mean) + 4, point.name, "start")); }
-    return h("section", { class: "panel", style: { "margin-top": "14px" } }, h("h2", null, "Overall against cost"), svg("svg", { viewBox: `0 0 ${W} ${H}`, width: "100%", style: "", role: "img", "aria-label": "Overall against the mean cost of a run" }, ...parts));
+    return h("section", { class: "panel", style: { "margin-top": "14px" } }, h("h2", null, "Overall against cost"), svg("svg", { viewBox: `0 0 ${W} ${H}`, width: "100%", role: "img", "aria-label": "Overall against the mean cost of a run" }, ...parts));
   }
   function pivotTable(pivot) {
     const systems = [...new Set(Object.values(pivot.cases).flatMap((row) => Object.keys(row)))].sort(), metric = table.metrics.find((one) => one.key === pivot.key);
