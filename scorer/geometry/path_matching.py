@@ -139,7 +139,9 @@ class _Costs:
         rows = np.arange(len(partner))
         estimates = self.cost[rows, partner]
         self._work_out(rows, partner)
-        return float(np.quantile(np.abs(self.cost[rows, partner] - estimates), _QUANTILE))
+        found = float(np.quantile(np.abs(self.cost[rows, partner] - estimates), _QUANTILE))
+        # A limit is float32: without a margin, rounding could leave it below the prices that it must reach.
+        return max(found, float(np.finfo(np.float32).eps) * self.cap)
 
     def _work_out(self, rows: Longs, columns: Longs) -> None:
         self.cost[rows, columns] = align_pairs(self.left, rows, self.right, columns, self.cap)

@@ -345,6 +345,19 @@ def test_a_camera_elsewhere_leaves_it_to_the_moving_surfaces():
     assert found.scale == pytest.approx(1 / scale, rel=1e-4)
 
 
+@pytest.mark.parametrize(
+    ("lead", "selected"), [(-1e-3, "camera"), (0.0, "camera"), (5e-7, "camera"), (2e-6, "mesh")]
+)
+def test_the_camera_keeps_what_is_as_good_to_rounding(monkeypatch, lead, selected):
+    errors = iter([0.1, 0.1 - lead])
+    monkeypatch.setattr(registration.Cloud, "bounded_chamfer", lambda *arguments: next(errors))
+    world = mini_world()
+    found = register(world, world)
+    assert found.selected == selected
+    assert found.candidate_errors == {"camera": 0.1, "mesh": 0.1 - lead}
+    assert (found.residual, found.residual_start) == (found.candidate_errors[selected], 0.1)
+
+
 def test_candidates_that_cannot_be_fitted_are_absent():
     world = mini_world()
     still = register(world, without_motion(world))
