@@ -7,10 +7,12 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from .aggregate import aggregate, printed
 from .index import parse_path_map
 from .infer import InferOptions, infer, read_model_config
 from .registration import open_registered, register, registered
 from .store import shard
+from .submission import PUBLISHED_CASES, package
 from .version import __version__
 
 EXIT_FAILED = 1
@@ -54,6 +56,7 @@ def build_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True)
     _add_dataset(commands)
     _add_infer(commands)
+    _add_results(commands)
     return parser
 
 
@@ -134,4 +137,33 @@ def _infer(options: argparse.Namespace) -> int:
             EXIT_FAILED,
         )
     print(f"Predictions: {outcome.run}")
+    return 0
+
+
+def _add_results(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser("aggregate", help="average the cases of an evaluation run")
+    parser.add_argument("--results", type=Path, required=True, metavar="DIR", help="evaluation run")
+    parser.add_argument("--allow-partial", action="store_true", help="average although cases are missing")
+    parser.set_defaults(run=_aggregate)
+    parser = commands.add_parser("package", help="pack an aggregated run for the leaderboard")
+    parser.add_argument("--results", type=Path, required=True, metavar="DIR", help="evaluation run")
+    parser.add_argument("--output", type=Path, default=Path("submission.zip"), metavar="FILE")
+    parser.add_argument(
+        "--allow-subset", action="store_true", help="pack another number of cases (diagnosis)"
+    )
+    parser.set_defaults(run=_package)
+
+
+def _aggregate(options: argparse.Namespace) -> int:
+    print(printed(aggregate(options.results, options.allow_partial)))
+    return 0
+
+
+def _package(options: argparse.Namespace) -> int:
+    print(f"Submission ZIP: {package(options.results, options.output, options.allow_subset)}")
+    if options.allow_subset:
+        print(
+            "Diagnostic subset packaging enabled; "
+            f"the leaderboard requires all {PUBLISHED_CASES:,} published cases."
+        )
     return 0

@@ -86,7 +86,7 @@ def make_case(folder, k=0, frames=FRAMES):
         )
     masks = [rect(HEIGHT, WIDTH, (20 + t, 12, 34 + t, 24 + k)).astype(np.uint8) * 255 for t in range(frames)]
     save_frames(folder / "center" / "masks", masks)
-    save_dict(folder / "visibility_dict.npy", {"view_0_visibility": VISIBILITY[:frames]})
+    save_dict(folder / "visibility_dict.npy", {"view_0_visibility": np.array(VISIBILITY[:frames])})
 
 
 def row(subset, case, **changed):
