@@ -7,6 +7,7 @@ import importlib
 import math
 import os
 import time
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -153,7 +154,9 @@ def _litellm() -> Any:
     # Its bundled price table; otherwise the import fetches a newer one.
     os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
     try:
-        litellm: Any = importlib.import_module("litellm")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about its own definitions
+            litellm: Any = importlib.import_module("litellm")
     except ImportError as error:
         raise UserError(
             "litellm is not installed", next_step='pip install "fourdcodebench[judge]"'

@@ -25,7 +25,9 @@ from vlm_judge.work import Ended
 
 EXIT_REFUSED = 3
 _KEY = "OPENROUTER_API_KEY"
-_CACHE = Path(__file__).resolve().parents[1] / ".local" / "vlm_judge"
+_REPOSITORY = Path(__file__).resolve().parents[1]
+_CACHE = Path(".local") / "vlm_judge"
+"""In the repository; an installed package has none, then in the working directory."""
 _FRAMES, _REPLIES = "frames", "replies"
 _SHORT = 32
 
@@ -69,7 +71,8 @@ def opened(given: argparse.Namespace, own_prompt: Path, marks: tuple[str, ...]) 
         )
     if not given.dry_run:
         service.prepare()
-    folder = given.cache or _CACHE
+    root = _REPOSITORY if (_REPOSITORY / "pyproject.toml").is_file() else Path.cwd()
+    folder = given.cache or root / _CACHE
     stop = threading.Event()
     client = Client(
         service,

@@ -136,7 +136,7 @@ def frames(path: Path | str, step: int = 1) -> Iterator[Image]:
 
 
 def pictures(path: Path | str) -> Iterator[tuple[VideoFrame, Orientation]]:
-    """Every frame of ``path`` as FFmpeg holds it, and how to turn it; for readers that scale before they turn.
+    """Every frame of ``path`` as FFmpeg holds it, and how to turn it; for who scales before turning.
 
     Otherwise as :func:`frames`.
     """
