@@ -22,5 +22,5 @@ def require_models(root: Path, wanted: Iterable[Estimate], say: Callable[[str], 
     packages = dict.fromkeys(fault for model in models.values() for fault in missing_packages(model))
     faults += packages
     if faults:
-        raise UserError("; ".join(faults), next_step="or leave the groups out with --only")
+        raise UserError("; ".join(faults), next_step="mend that, or leave the groups out with --only")
     return {name: checkpoint_store.identity(root, name) for name in models}

@@ -18,6 +18,7 @@ import pytest
 from clips import clip
 
 from contract.checkpoints import CHECKPOINTS, GROUP_MODELS
+from scorer.prepare import run
 from scorer.prepare.__main__ import main
 from scorer.prepare.table import TABLE, Table
 
@@ -102,6 +103,22 @@ FAKE_TABLE: Table = tuple(
     replace(each, estimator=f"prepare_lab:{name}") for each, name in zip(TABLE, _NAMES, strict=True)
 )
 """The stage's own table, with models that need no checkpoint."""
+
+
+@dataclass(frozen=True)
+class Cpu:
+    """As much of PyTorch's device as the stage looks at."""
+
+    type: str = "cpu"
+
+    def __str__(self) -> str:
+        return self.type
+
+
+def without_torch() -> None:
+    """Let this process of the stage name the CPU without PyTorch, which takes longer than all the rest."""
+    pick = run.pick_device
+    run.pick_device = lambda name: Cpu() if name == "cpu" else pick(name)  # type: ignore[assignment,return-value]
 
 
 @dataclass
@@ -190,7 +207,8 @@ class PrepareLab:
             return [sys.executable, "-m", "scorer.prepare", *self.arguments(*flags)]
         code = (
             "import sys; from contract.errors import run_program; from scorer.prepare.__main__ import main; "
-            "from prepare_lab import FAKE_TABLE; run_program(lambda: main(sys.argv[1:], FAKE_TABLE))"
+            "from prepare_lab import FAKE_TABLE, without_torch; without_torch(); "
+            "run_program(lambda: main(sys.argv[1:], FAKE_TABLE))"
         )
         return [sys.executable, "-c", code, *self.arguments(*flags)]
 
