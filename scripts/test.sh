@@ -41,6 +41,13 @@ scripts/engines.sh apptainer || echo "no Apptainer: its tests will be skipped (i
 stop_engines() { [ "$started" = 0 ] || scripts/engines.sh stop || true; }
 trap stop_engines EXIT
 
+echo "== chromium"
+# The viewer's pages are tested in a real browser.
+if ! command -v chromium >/dev/null && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+    { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium >/dev/null; } ||
+        echo "no Chromium: its tests will be skipped (in CI they fail)"
+fi
+
 echo "== pytest"
 # Two workers: the suite's tests start processes and containers of their own, and wait a lot.
 "$PYTHON" -m pytest -n "${PYTEST_WORKERS:-2}" --dist loadgroup "$@"

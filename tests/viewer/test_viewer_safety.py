@@ -126,7 +126,8 @@ def test_other_host_names_are_refused(client: TestClient, host: str, status: int
     [
         (None, None), ("bytes=0-1", (0, 2)), ("bytes=5-", (5, 10)), ("bytes=-3", (7, 10)),
         ("bytes=-99", (0, 10)), ("bytes=3-99", (3, 10)), ("bytes=9-9", (9, 10)), ("bytes=5-2", None),
-        ("bytes=a-b", None), ("bytes=-", None), ("bytes=0-1,4-5", None), ("lines=0-1", None), ("bytes=" + "9" * 40 + "-", None),
+        ("bytes=a-b", None), ("bytes=-", None), ("bytes=0-1,4-5", None), ("lines=0-1", None),
+        ("bytes=" + "9" * 40 + "-", None),
     ],
 )  # fmt: skip
 def test_ranges(header: str | None, span: tuple[int, int] | None) -> None:

@@ -39,12 +39,12 @@ async function show() {
   return undefined;
 }
 
-function theme(value) {
+function theme(value, keep) {
   document.documentElement.dataset.theme = value;
-  try { localStorage.setItem("theme", value); } catch { /* private window */ }
+  if (keep) try { localStorage.setItem("theme", value); } catch { /* private window */ }
   document.dispatchEvent(new CustomEvent("theme"));
 }
-const flip = () => theme(document.documentElement.dataset.theme === "dark" ? "light" : "dark");
+const flip = () => theme(document.documentElement.dataset.theme === "dark" ? "light" : "dark", true);
 let stored = null;
 try { stored = localStorage.getItem("theme"); } catch { /* private window */ }
 theme(current().query.get("theme") ?? stored ?? (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light"));

@@ -210,7 +210,7 @@ async function chartsTab(body, context, signal) {
   const before = context.clock.listeners.size;
   const plots = [...titles].map(([title, { lines, better }]) => chart(grid, title, lines, context.clock, better));
   const added = [...context.clock.listeners].slice(before);
-  context.clean.push(() => { for (const plot of plots) plot.destroy(); for (const listener of added) context.clock.listeners.delete(listener); });
+  context.clean.push(() => { for (const plot of plots) { plot.watch.disconnect(); plot.destroy(); } for (const listener of added) context.clock.listeners.delete(listener); });
   const theme = () => { for (const undo of context.clean.splice(0)) undo(); chartsTab(body, context, signal); };
   document.addEventListener("theme", theme, { once: true });
   context.clean.push(() => document.removeEventListener("theme", theme));

@@ -15,17 +15,21 @@ export function chart(place, title, lines, clock, better) {
   place.append(h("figure", { class: "chart", style: { margin: "0" }, "aria-label": `${title} over the frames` }, h("figcaption", { class: "row" }, h("b", null, title), h("span", { class: "faint small" }, better === "down" ? "lower is better" : "higher is better")), holder));
   const axis = { stroke: css.getPropertyValue("--soft"), grid: { stroke: css.getPropertyValue("--line"), width: 1 }, ticks: { show: false }, font: "11px system-ui", size: 46 };
   let frame = 0;
+  // The legend shows the clock's frame until the pointer asks for another.
+  const legend = (u) => { if (!(u.cursor.left >= 0)) u.setLegend({ idx: at.get(frame) ?? null }, false); };
   const plot = new uPlot({
-    width: Math.max(260, place.clientWidth / (place.clientWidth > 900 ? 2 : 1) - 40), height: 190,
+    width: Math.max(260, holder.clientWidth), height: 190,
     scales: { x: { time: false, range: [0, Math.max(1, clock.frames - 1)] } },
     axes: [{ ...axis, size: 30, values: (_, ticks) => ticks.map((tick) => Number.isInteger(tick) ? String(tick) : "") }, axis],
     series: [{ label: "frame" }, ...lines.map((line, index) => ({ label: line.label, stroke: COLOURS[theme][index % 6], dash: DASHES[index % 6], width: 2, points: { show: frames.length < 40, size: 4 }, value: (_, value) => value === null ? "–" : value.toFixed(4) }))],
     legend: { live: true },
     cursor: { drag: { x: false, y: false } },
-    hooks: { draw: [(u) => { const x = u.valToPos(frame, "x", true); u.ctx.save(); u.ctx.strokeStyle = css.getPropertyValue("--ink"); u.ctx.lineWidth = devicePixelRatio; u.ctx.beginPath(); u.ctx.moveTo(x, u.bbox.top); u.ctx.lineTo(x, u.bbox.top + u.bbox.height); u.ctx.stroke(); u.ctx.restore(); }] },
+    hooks: { ready: [legend], draw: [(u) => { const x = u.valToPos(frame, "x", true); u.ctx.save(); u.ctx.strokeStyle = css.getPropertyValue("--ink"); u.ctx.lineWidth = devicePixelRatio; u.ctx.beginPath(); u.ctx.moveTo(x, u.bbox.top); u.ctx.lineTo(x, u.bbox.top + u.bbox.height); u.ctx.stroke(); u.ctx.restore(); }] },
   }, data, holder);
   plot.over.addEventListener("click", () => { if (plot.cursor.left >= 0) clock.seek(plot.posToVal(plot.cursor.left, "x")); });
-  // The legend shows the clock's frame until the pointer asks for another.
-  clock.on((now) => { frame = now; plot.redraw(false, false); if (plot.cursor.idx === null || !(plot.cursor.left >= 0)) plot.setLegend({ idx: at.get(now) ?? null }, false); });
+  clock.on((now) => { frame = now; plot.redraw(false, false); legend(plot); });
+  const observer = new ResizeObserver(() => plot.setSize({ width: Math.max(260, holder.clientWidth), height: 190 }));
+  observer.observe(holder);
+  plot.watch = observer;
   return plot;
 }
