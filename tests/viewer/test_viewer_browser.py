@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -9,9 +10,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from chromium import WAIT_MS, browser
 from viewer_lab import EVIL, RIGID, add_run, full_reward, make_trees, session
+
+from world.reader import World
 
 PAIR = "runs=self/1,late/1"
 FRAME = "() => document.querySelector('.clock output').textContent"
@@ -230,3 +234,21 @@ def test_dark_light_and_a_narrow_screen(page: Any, site: tuple[str, Path]) -> No
     assert page.evaluate("() => document.documentElement.scrollWidth <= innerWidth")
     page.keyboard.press("?")
     page.get_by_role("dialog").wait_for()
+
+
+def test_the_overlay_lies_where_the_registration_puts_it(
+    page: Any, site: tuple[str, Path], fixture_worlds: Path
+) -> None:
+    """A submission that is its reference moved, turned and scaled: the placed reference must cover it."""
+    key = f"runs/{RIGID}/similar/1"
+    alignment = json.loads((fixture_worlds / "expected_detail.json").read_text())[key]["alignment"]
+    page.goto(site[0])
+    submitted, given = fixture_worlds / key / "workspace/world", fixture_worlds / "data" / RIGID / "world"
+    with World(submitted) as own, World(given) as other:
+        cameras = [{"extrinsic": world.extrinsic.tolist()} for world in (own, other)]
+        script = "async given => (await import('/static/js/scene.js')).placement(...given).elements"
+        matrix = np.array(page.evaluate(script, [alignment, *cameras])).reshape(4, 4).T
+        for number in own.ids:
+            wanted, reference = own.object_mesh(number, 0)[0], other.object_mesh(number, 0)[0]
+            placed = reference @ matrix[:3, :3].T + matrix[:3, 3]
+            np.testing.assert_allclose(placed, wanted, atol=1e-4)

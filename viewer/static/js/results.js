@@ -40,15 +40,21 @@ export async function resultsPage(main, signal) {
     for (const name of shown) { const own = family(name); if (bands.at(-1)?.name === own) bands.at(-1).span++; else bands.push({ name: own, span: 1 }); }
     const first = new Set(); let at = 0;
     for (const band of bands) { first.add(shown[at]); at += band.span; }
-    const best = new Map(shown.map((name) => { const metric = table.metrics.find((one) => one.key === name), held = groups.map((group) => value(group, name)).filter((one) => one !== null); return [name, held.length > 1 ? (metric && !metric.up ? Math.min(...held) : Math.max(...held)) : null]; }));
+    // The best is marked among those with the widest coverage only: fewer cases are another competition.
+    const widest = Math.max(...groups.map((group) => group.cases)), families = Math.max(...groups.map((group) => group.overall_families.length));
+    const best = new Map(shown.map((name) => {
+      const metric = table.metrics.find((one) => one.key === name), most = Math.max(...groups.map((group) => group.at.get(name).cases ?? 0));
+      const held = groups.filter((group) => metric ? group.at.get(name).cases === most : group.cases === widest && group.overall_families.length === families).map((group) => value(group, name)).filter((one) => one !== null);
+      return [name, held.length > 1 ? (metric && !metric.up ? Math.min(...held) : Math.max(...held)) : null];
+    }));
     return h("div", { class: "results", tabindex: "0", role: "region", "aria-label": "Results" }, h("table", null, h("thead", null, h("tr", { class: "band" }, h("th"), bands.map((band) => h("th", { colspan: String(band.span) }, band.name)), h("th", { colspan: "4" }, "Mean per run")), h("tr", null, head("group", view.by === "system" ? "System" : "System and kind"), shown.map((name) => head(name, table.main.includes(name) ? "Family" : label(name), first.has(name))), head("cost", "Cost", true), head("seconds", "Time"), h("th", { class: "r" }, "Tokens"), h("th", { class: "r" }, "Runs"))),
       h("tbody", null, groups.map((group) => h("tr", null, h("th", { scope: "row" }, h("a", { href: address(["runs"], { q: `system="${group.name.split(" ")[0]}"` }) }, group.name), group.overall_families.length < table.main.length ? h("span", { class: "cause" }, `Overall rests on ${group.overall_families.length} of ${table.main.length} families`) : null),
-        shown.map((name) => cell(group.at.get(name), first.has(name), best.get(name))), h("td", { class: "r edge" }, dollars(group.spent.cost?.mean)), h("td", { class: "r" }, seconds(group.spent.seconds?.mean)), h("td", { class: "r" }, big(group.spent.tokens?.mean === undefined || group.spent.tokens.mean === null ? null : Math.round(group.spent.tokens.mean))), h("td", { class: "r" }, `${group.runs} on ${group.cases}`))))));
+        shown.map((name) => cell(group.at.get(name), first.has(name), best.get(name), (group.at.get(name).cases ?? group.cases) === (table.metrics.some((one) => one.key === name) ? Math.max(...groups.map((one) => one.at.get(name).cases ?? 0)) : widest))), h("td", { class: "r edge" }, dollars(group.spent.cost?.mean)), h("td", { class: "r" }, seconds(group.spent.seconds?.mean)), h("td", { class: "r" }, big(group.spent.tokens?.mean === undefined || group.spent.tokens.mean === null ? null : Math.round(group.spent.tokens.mean))), h("td", { class: "r" }, `${group.runs} on ${group.cases}`))))));
   }
-  function cell(row, edge, best) {
+  function cell(row, edge, best, wide) {
     const counts = Object.entries(row.states).map(([state, count]) => `${count} ${state}`).join(", ");
     const bad = (row.states.error ?? 0), lost = row.states.missing ?? 0;
-    return h("td", { class: `r ${edge ? "edge" : ""} ${row.mean !== null && row.mean === best ? "best" : ""}`, title: counts ? `${counts}; ${row.cases ?? 0} cases` : null }, number(row.mean), view.ci && row.low !== null ? h("span", { class: "ci" }, `${number(row.low)}–${number(row.high)}`) : null, bad || lost ? h("span", { class: "n" }, [bad ? `${bad} error${bad > 1 ? "s" : ""}` : "", lost ? `${lost} missing` : ""].filter(Boolean).join(", ")) : null);
+    return h("td", { class: `r ${edge ? "edge" : ""} ${wide && row.mean !== null && row.mean === best ? "best" : ""}`, title: counts ? `${counts}; ${row.cases ?? 0} cases` : null }, number(row.mean), view.ci && row.low !== null ? h("span", { class: "ci" }, `${number(row.low)}–${number(row.high)}`) : null, bad || lost ? h("span", { class: "n" }, [bad ? `${bad} error${bad > 1 ? "s" : ""}` : "", lost ? `${lost} missing` : ""].filter(Boolean).join(", ")) : null);
   }
   function scatter(report) {
     const points = report.groups.map((group) => ({ name: group.name, x: report.spent[group.name]?.cost?.mean ?? null, row: group.rows[0] })).filter((point) => point.x !== null && point.row.mean !== null);

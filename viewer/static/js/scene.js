@@ -119,7 +119,8 @@ export class Scene {
     const box = this.main.box(), centre = box.getCenter(new THREE.Vector3()), size = Math.max(1e-3, box.getSize(new THREE.Vector3()).length());
     this.controls.target.copy(centre);
     this.camera.position.copy(centre).add(new THREE.Vector3(0.8, -0.9, 0.5).normalize().multiplyScalar(size));
-    this.free(); this.onmode?.(false);
+    this.sharing = true; this.free(); this.sharing = false;
+    this.onmode?.(false);
   }
   // From the case's camera to a free one at the same place.
   leave() {
@@ -127,6 +128,7 @@ export class Scene {
     const extrinsic = matrix(this.main.stream.camera.extrinsic), eye = new THREE.Vector3().setFromMatrixPosition(extrinsic);
     const forward = new THREE.Vector3(0, 0, 1).transformDirection(extrinsic), centre = this.main.box().getCenter(new THREE.Vector3());
     const depth = Math.max(0.1, forward.dot(centre.clone().sub(eye)));
+    this.depth = depth;
     this.camera.position.copy(eye);
     this.controls.target.copy(eye).addScaledVector(forward, depth);
     const given = this.main.stream.camera.intrinsics, height = 2 * given[1][2];
@@ -138,12 +140,18 @@ export class Scene {
     this.camera.near = far / 500; this.camera.far = far * 200;
     this.camera.matrixAutoUpdate = true; this.camera.updateProjectionMatrix(); this.controls.update(); this.dirty = true;
   }
+  // The same view of the other worlds: their units and places differ, so it goes through the cameras' axes.
   share() {
     if (!this.linked || this.sharing) return;
     for (const other of links) {
       if (other === this || !other.linked || !other.main) continue;
-      other.sharing = true; other.own = false;
-      other.camera.position.copy(this.camera.position); other.controls.target.copy(this.controls.target); other.camera.fov = this.camera.fov; other.free();
+      other.sharing = true;
+      if (other.own) other.leave();
+      const [from, to] = [this.main.stream.camera, other.main.stream.camera], ratio = (other.depth ?? 1) / (this.depth ?? 1);
+      const move = from && to ? matrix(to.extrinsic).multiply(new THREE.Matrix4().makeScale(ratio, ratio, ratio)).multiply(matrix(from.extrinsic).invert()) : new THREE.Matrix4();
+      other.camera.position.copy(this.camera.position).applyMatrix4(move);
+      other.controls.target.copy(this.controls.target).applyMatrix4(move);
+      other.camera.fov = this.camera.fov; other.free();
       other.onmode?.(false); other.sharing = false;
     }
   }
