@@ -62,4 +62,5 @@ Where everything lies:
   $runs/<kind>/<case>/baseline-background-low/1/results/reward.json     the scores
 Next: the other metrics with  scripts/demo.sh --all ; averages with  python -m scorer.report ; a video of your own with
 scripts/add_case.py VIDEO  (README, "Your own video")
+To see it all: pip install -e '.[viewer]' && python viewer/server.py --runs $runs , then http://127.0.0.1:8130/
 END
