@@ -153,10 +153,10 @@ def _causes(error: BaseException | None) -> Iterator[str]:
 def _litellm() -> Any:
     # Its bundled price table; otherwise the import fetches a newer one.
     os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
+    # About its own definitions, dozens of lines, some of them only at the first request.
+    warnings.filterwarnings("ignore", category=UserWarning, module=r"pydantic\b")
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about its own definitions
-            litellm: Any = importlib.import_module("litellm")
+        litellm: Any = importlib.import_module("litellm")
     except ImportError as error:
         raise UserError(
             "litellm is not installed", next_step='pip install "fourdcodebench[judge]"'

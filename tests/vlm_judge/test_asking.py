@@ -410,11 +410,14 @@ def test_ctrl_c_waits_for_what_is_on_its_way(lab: Lab, repository: Path) -> None
     try:
         wait_until(lambda: len(lab.server.requests) == 1)
         child.send_signal(signal.SIGINT)
-        for line in child.stderr:
-            if "waiting for the calls" in line:
-                break
+        told = [child.stderr.readline()]
+        while told[-1] and "waiting for the calls" not in told[-1]:
+            told.append(child.stderr.readline())
         held.set()
         assert child.wait(60) == 130
+        told += child.stderr.read().splitlines()
+        assert [line for line in told if not line.startswith("[JUDGE] ")] == []
+        assert "3 calls were not made" in told[-1]
     finally:
         held.set()
         child.kill()
