@@ -106,7 +106,7 @@ class Api:
         """What there is of a case."""
         name = "/".join((request.path_params["kind"], request.path_params["case"]))
         files = case_files(self.trees, name)
-        runs = [entry.row for entry in self.index.snapshot().entries.values() if entry.run.case == name]
+        runs = [entry.row for entry in self.index.of_case(name)]
         if not (any(files.values()) or runs):
             raise Absent(f"there is no case {name}")
         video = clip(self.trees.cases, (*name.split("/"), REFERENCE_VIDEO)) if files["video"] else None

@@ -24,8 +24,8 @@ from viewer.rows import RunPlace, read_run
 _STAGING = re.compile(r"\.([0-9]+)\.staging-[^/]+")
 _TICK_NS = 50_000_000
 """Coarsest clock of the file systems that we expect to meet, with room."""
-FRESH_SEC = 1.0
-"""Age of the index that an answer may have."""
+FRESH_SEC, RETRY_SEC = 1.0, 0.1
+"""Age of the index that an answer may have; and one that says that something is missing."""
 Stamp = tuple[int, int, int]
 _NONE: Stamp = (0, 0, 0)
 
@@ -82,8 +82,16 @@ class Index:
         return self._snapshot
 
     def entry(self, name: str) -> Entry | None:
-        """The run with this id."""
-        return self.snapshot().entries.get(name)
+        """The run with this id; before it is said to be missing, the tree is looked through again."""
+        return self.snapshot().entries.get(name) or self.snapshot(RETRY_SEC).entries.get(name)
+
+    def of_case(self, case: str) -> list[Entry]:
+        """The runs of a case, in the same way."""
+        for oldest in (FRESH_SEC, RETRY_SEC):
+            found = [entry for entry in self.snapshot(oldest).entries.values() if entry.run.case == case]
+            if found:
+                break
+        return found
 
     def _refresh(self) -> None:
         old = self._snapshot

@@ -106,6 +106,14 @@ def test_a_run_that_ends_shows_without_reloading(page: Any, site: tuple[str, Pat
     page.wait_for_function("() => document.querySelector('tr[data-id]').textContent.includes('0.5')")
 
 
+def test_a_case_view_follows_a_run_that_is_scored(page: Any, site: tuple[str, Path]) -> None:
+    add_run(site[1], "real/followed/self/1", {"state": "done"})
+    page.goto(f"{site[0]}#/case/real/followed?runs=self/1&tab=scores")
+    page.get_by_text("not scored").first.wait_for()
+    add_run(site[1], "real/followed/self/1", {"state": "done"}, full_reward("real/followed", 0.4321))
+    page.get_by_text("0.4321").first.wait_for()
+
+
 def test_two_systems_play_in_step(page: Any, site: tuple[str, Path]) -> None:
     page.goto(f"{site[0]}#/case/{RIGID}?{PAIR}&f=3&speed=0.1")
     page.wait_for_function(

@@ -22,7 +22,7 @@ export async function casePage(main, signal, parts) {
   clock.seek(Number(query.get("f") ?? 0) || 0);
   clock.speed = SPEEDS.includes(Number(query.get("speed"))) ? Number(query.get("speed")) : 1;
   clock.loop = query.get("loop") !== "no";
-  const context = { name, info, clock, table: table_, runs: () => picked.map((key) => byRun.get(key)), view: (row) => once(`api/run/${runPath(row.id)}`), focus: query.get("of") ?? "", clean: [] };
+  const context = { name, info, clock, table: table_, runs: () => picked.map((key) => byRun.get(key)), view: (row) => once(`api/run/${runPath(row.id)}?at=${row.changed}${row.state}${row.scored}`), focus: query.get("of") ?? "", clean: [] };
   const body = h("div"), tabs = h("div", { class: "tabs", role: "tablist" }), chosen = h("span", { class: "row" });
   const order = (await once("api/cases")).cases, place = order.indexOf(name);
   const beside = (by) => { const other = order[(place + by + order.length) % order.length]; if (other) location.hash = address(["case", ...other.split("/")], { tab }); };
@@ -71,9 +71,17 @@ export async function casePage(main, signal, parts) {
     draw(body, context, mine).catch((error) => { if (!mine.aborted) fill(body, problem(error.message)); });
   }
   // What is shown follows the runs: a run that ends meanwhile is read again.
-  const changed = async (ids) => {
-    if (!ids.some((id) => id.startsWith(`${name}/`)) || signal.aborted) return;
-    for (const id of ids) { const row = table.rows.get(id); if (row && row.case === name) { const key = `${row.system}/${row.trial}`; if (!byRun.has(key)) rows.push(row); byRun.set(key, row); } }
+  const changed = () => {
+    let again = false;
+    for (const row of table.rows.values()) {
+      if (row.case !== name) continue;
+      const key = `${row.system}/${row.trial}`, old = byRun.get(key);
+      if (old && old.changed === row.changed && old.state === row.state && old.scored === row.scored) continue;
+      if (!old) rows.push(row);
+      byRun.set(key, row);
+      again ||= picked.includes(key);
+    }
+    if (again && !clock.playing) show();
   };
   table.listeners.add(changed);
   signal.addEventListener("abort", () => { for (const undo of context.clean.splice(0)) undo(); drawing?.abort(); clock.end(); table.listeners.delete(changed); });

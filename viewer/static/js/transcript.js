@@ -1,6 +1,6 @@
 // What the agent did, step by step; logs, programs and records as text.
 
-import { get, once, runPath } from "./api.js";
+import { get, runPath } from "./api.js";
 import { fill, h, problem } from "./dom.js";
 import { note } from "./route.js";
 
@@ -73,7 +73,7 @@ export async function filesTab(body, context, signal) {
   if (!context.runs().length) { fill(body, h("p", { class: "empty" }, "Choose a run above to read its files.")); return; }
   const side = h("div"), sheet = h("div", { class: "sheet", tabindex: "0" });
   async function draw() {
-    const id = context.focus, view = await once(`api/run/${runPath(id)}`);
+    const id = context.focus, view = await context.view(context.runs().find((row) => row.id === id));
     if (signal.aborted) return;
     const buttons = [["run.json", () => fill(sheet, view.record ? h("pre", null, JSON.stringify(view.record, null, 2)) : h("p", { class: "empty" }, "There is no readable run.json."))], ...view.texts.map((file) => [file.path, () => open(id, file.path, 0)])];
     const nodes = buttons.map(([label, act]) => h("button", { type: "button", class: "mono", "aria-pressed": "false", title: label, onclick: (event) => { for (const node of nodes) node.setAttribute("aria-pressed", "false"); event.currentTarget.setAttribute("aria-pressed", "true"); act(); } }, label));
