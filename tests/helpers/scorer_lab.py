@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import textwrap
@@ -198,9 +199,13 @@ class Lab:
         return {**os.environ, "PYTHONPATH": path, UNVERIFIED: "1"}
 
     def start(self, *flags: str) -> subprocess.Popen[str]:
-        """Start a scorer; its output is piped."""
+        """Start a scorer that heeds Ctrl-C, also where the tests run in the background; its output is piped."""
         pipe = subprocess.PIPE
-        return subprocess.Popen(self.command(*flags), env=self.env, stdout=pipe, stderr=pipe, text=True)
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)  # one that is ignored is inherited
+        try:
+            return subprocess.Popen(self.command(*flags), env=self.env, stdout=pipe, stderr=pipe, text=True)
+        finally:
+            signal.signal(signal.SIGINT, before)
 
     def score(self, *flags: str) -> subprocess.CompletedProcess[str]:
         """Run a scorer to its end."""
