@@ -199,7 +199,7 @@ class Lab:
         return {**os.environ, "PYTHONPATH": path, UNVERIFIED: "1"}
 
     def start(self, *flags: str) -> subprocess.Popen[str]:
-        """Start a scorer that heeds Ctrl-C, also where the tests run in the background; its output is piped."""
+        """Start a scorer that heeds Ctrl-C, also where tests run in the background; its output is piped."""
         pipe = subprocess.PIPE
         before = signal.signal(signal.SIGINT, signal.default_int_handler)  # one that is ignored is inherited
         try:
