@@ -285,6 +285,14 @@ def test_predictions_that_are_refused(frames: object, fault: type[Exception]) ->
         output_pixels(np.zeros((1, 2, 2, 3)), (1, 2, 2, 3))
 
 
+def test_half_precision_is_rounded_in_half_precision() -> None:
+    """As the public tool does: its pixels were compared for such a ramp and are the same."""
+    values = np.linspace(0, 1, 60_000).astype(np.float16).reshape(1, 100, 200, 3)
+    pixels = output_pixels(ModelOutput(values), values.shape)
+    assert np.array_equal(pixels, np.rint(values * np.float16(255)).astype(np.uint8))
+    assert not np.array_equal(pixels, np.rint(values.astype(np.float32) * 255).astype(np.uint8))
+
+
 @pytest.mark.parametrize("length", [True, 0, -2, 1.5, None, "4"])
 def test_lengths_that_are_refused(length: object) -> None:
     with pytest.raises(ValueError, match="num_frames"):
