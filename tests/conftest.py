@@ -11,9 +11,11 @@ import pytest
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE / "helpers"))
 
-# Launchers keep an ignored hangup ignored, and inherit it from a suite that was started with nohup.
+# Programs keep an ignored signal ignored, and inherit it from a suite that was started with nohup or "&".
 if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
