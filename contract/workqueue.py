@@ -16,10 +16,12 @@ A worker that was given up wrongly cannot end its items any more: the rename tha
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self
@@ -53,7 +55,11 @@ class Item(NamedTuple):
 def _item(name: str) -> Item | None:
     """The token that a file's name stands for; None for anything else in the directory."""
     number, dot, returns = name.partition(".")
-    return Item(int(number), int(returns)) if dot and number.isdecimal() and returns.isdecimal() else None
+    if not dot or not number.isdecimal() or not returns.isdecimal():
+        return None
+    item = Item(int(number), int(returns))
+    # Another way to write the number would be an item that is there and can never be taken.
+    return item if item.name == name else None
 
 
 class Queue:
@@ -97,7 +103,7 @@ class Queue:
         found = {}
         for name in _names(self.directory / DONE):
             item = _item(name.partition("~")[0])
-            if item is not None:
+            if item is not None and item.number < self._count:
                 found[item.number] = name
         return found
 
@@ -153,7 +159,18 @@ class Queue:
         return False
 
     def _items(self, directory: Path) -> list[Item]:
-        return sorted(item for name in _names(directory) if (item := _item(name)) is not None)
+        items = (_item(name) for name in _names(directory))
+        return sorted(item for item in items if item is not None and item.number < self._count)
+
+    @cached_property
+    def _count(self) -> int:
+        """How many items there can be: a stray file with a higher number is none. A manifest that cannot be
+        read bounds nothing; whoever works from it reports that by itself (see :meth:`rows`).
+        """
+        try:
+            return len(self.rows())
+        except (OSError, ValueError):
+            return sys.maxsize
 
 
 class Worker:

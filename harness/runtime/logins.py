@@ -29,6 +29,8 @@ _REFRESH = re.compile(r"refresh_?token", re.IGNORECASE)
 _ACCESS = re.compile(r"access_?token", re.IGNORECASE)
 _MILLISECONDS = 10**11
 """Numbers from here on are milliseconds since 1970, smaller ones seconds."""
+_LATEST = 253_402_300_800
+"""Seconds from 1970 to the year 10000. What says it ends later, or before 1970, does not say when it ends."""
 
 
 @dataclass(frozen=True)
@@ -112,11 +114,15 @@ def _check_mode(source: Path, agent: str) -> list[str]:
 
 
 def parse(content: bytes) -> Any:
-    """The JSON document in a login file, None when it is none."""
+    """The JSON document in a login file, None when it is none; ``Infinity`` and ``NaN`` are no JSON."""
     try:
-        return json.loads(content)
+        return json.loads(content, parse_constant=_no_number)
     except (ValueError, RecursionError):
         return None
+
+
+def _no_number(word: str) -> Any:
+    raise ValueError(f"{word} is no JSON")
 
 
 def validity_of(document: Any, now: float | None = None) -> Validity:
@@ -155,10 +161,19 @@ def tables(document: Any) -> Iterator[dict[str, Any]]:
 
 
 def _instant(value: object) -> float | None:
-    """A point in time as seconds since 1970: a number of seconds or milliseconds, or ISO 8601 text."""
+    """A point in time as seconds since 1970: a number of seconds or milliseconds, or ISO 8601 text.
+
+    None for anything else, and for what no calendar holds: an agent may have written it, and Go writes the
+    year 1 for "never".
+    """
+    moment = _seconds(value)
+    return moment if moment is not None and 0 < moment < _LATEST else None
+
+
+def _seconds(value: object) -> float | None:
     if isinstance(value, bool):
         return None
-    if isinstance(value, int | float) and value > 0:
+    if isinstance(value, int | float) and 0 < value < _LATEST * 1000:
         return float(value) / 1000 if value >= _MILLISECONDS else float(value)
     if isinstance(value, str):
         # Go writes nanoseconds; datetime takes six digits.

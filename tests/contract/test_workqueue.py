@@ -136,6 +136,23 @@ def test_a_strange_file_and_a_damaged_outcome_do_no_harm(queue: Queue) -> None:
     (queue.directory / "outcomes/000000.0~w").write_text("[]", encoding="utf-8")
     assert queue.outcome("000000.0~w")["state"] == "lost"
     assert queue.outcome("000001.0~w")["state"] == "lost"
+    (queue.directory / "manifest.json").write_text('[{"n": 0}, {"n', encoding="utf-8")
+    assert len(Queue(queue.directory).ready()) == 5
+    with pytest.raises(ValueError):
+        queue.rows()
+
+
+def test_a_file_that_stands_for_no_item_is_never_waited_for(queue: Queue) -> None:
+    for directory in ("ready", "done", "taken/x"):
+        (queue.directory / directory).mkdir(exist_ok=True)
+        for name in ("3.0", "0000003.0", "000003.00", "\u0663.0", "000005.0", "999999.0", "9" * 200 + ".0"):
+            (queue.directory / directory / name).touch()
+    assert [item.number for item in queue.ready()] == list(range(5))
+    assert queue.ended() == {}
+    assert queue.taken() == {}
+    with Worker(queue, "w") as worker:
+        assert [worker.take() for _ in range(6)] == [*(Item(number, 0) for number in range(5)), None]
+    assert len(queue.ready()) == 5
 
 
 _WORKER = """

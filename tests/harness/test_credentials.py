@@ -96,6 +96,16 @@ def test_nothing_else_comes_back(tmp_path: Path, old: Any, left: bytes) -> None:
     assert os.listdir(tmp_path) == ["login.json"]
 
 
+@pytest.mark.parametrize("end", ["1e308", "1" + "0" * 400, "Infinity", "NaN"])
+def test_an_agent_that_writes_an_impossible_end_harms_nobody(tmp_path: Path, end: str) -> None:
+    old = {"access_token": "0123456789abcdef", "expires_at": NOW}
+    source = put(tmp_path, old)
+    left = json.dumps(old).replace(str(NOW), end).encode()
+    assert left != text(old)
+    assert "was not taken over" in write_back(source, left)
+    assert json.loads(source.read_bytes()) == old
+
+
 def test_an_untouched_copy_is_nobodys_refresh(tmp_path: Path) -> None:
     source = put(tmp_path, claude(NOW + 9 * HOUR))
     given = text(claude(NOW))

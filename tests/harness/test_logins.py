@@ -74,6 +74,19 @@ def test_what_says_nothing_of_an_end_has_none(document: Any) -> None:
     assert validity_of(document, NOW) == Validity()
 
 
+@pytest.mark.parametrize(
+    "end",
+    ["1e308", "1" + "0" * 400, "-1", "Infinity", "NaN", '"0001-01-01T00:00:00Z"',
+     '"0001-01-01T00:00:00+14:00"', '"9999-12-31T23:59:59-14:00"'],
+)  # fmt: skip
+def test_an_end_that_no_calendar_holds_is_none(tmp_path: Path, end: str) -> None:
+    source = tmp_path / "login.json"
+    source.write_text(f'{{"access_token": "0123456789abcdef", "expires_at": {end}}}', encoding="utf-8")
+    source.chmod(0o600)
+    assert check_login(source, "claude", 60, NOW) == []
+    assert last_use(parse(source.read_bytes())) is None
+
+
 def test_a_refresh_token_that_has_ended_refreshes_nothing() -> None:
     document = claude(NOW - HOUR)
     document["claudeAiOauth"]["refreshTokenExpiresAt"] = int((NOW - 1) * 1000)
