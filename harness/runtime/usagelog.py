@@ -12,7 +12,6 @@ skipped, a last line that was cut too.
 from __future__ import annotations
 
 import json
-import math
 import stat
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -22,6 +21,7 @@ from typing import Any
 from contract.names import AGENT_LOG, LOGS, SESSION
 from harness.runtime.accounting import TOKEN_FIELDS, Account, tokens_of
 from harness.runtime.plainfile import open_plain
+from harness.runtime.transcripts.base import dollars
 
 FIELDS = (*TOKEN_FIELDS, "reasoning_output_tokens")
 LONGEST_LINE = 1 << 20
@@ -43,11 +43,11 @@ class _Total:
         self.lines += 1
         for name in FIELDS:
             self.usage[name] += _count(usage.get(name))
-        cost = line.get("cost_usd")
-        if isinstance(cost, int | float) and not isinstance(cost, bool) and math.isfinite(cost) and cost >= 0:
-            self.cost += cost
-        else:
+        cost = dollars(line.get("cost_usd"))
+        if cost is None:
             self.unpriced += 1
+        else:
+            self.cost += cost
         self.steps += _count(line.get("steps", 1))
         self.tool_calls += _count(line.get("tool_calls"))
 
