@@ -171,7 +171,7 @@ def _own(text: str) -> dict[str, Price]:
     if not text:
         return {}
     path = Path(text).expanduser()
-    data = read_toml(path)
+    data = read_toml(path, "write one, see docs/configuration.md#prices-prices-of-your-own")
     prices = {}
     for name, value in data.items():
         if not isinstance(value, dict):

@@ -29,14 +29,18 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
     return found[0] if found else None
 
 
-def read_toml(path: Path) -> dict[str, Any]:
-    """Parse a TOML file. Raises ``UserError`` when it is missing, unreadable or no TOML."""
+_FROM_TEMPLATE = "copy one from harness/runtime/templates/ and fill it in"
+
+
+def read_toml(path: Path, if_missing: str = _FROM_TEMPLATE) -> dict[str, Any]:
+    """Parse a TOML file. Raises ``UserError`` when it is missing, unreadable or no TOML.
+
+    if_missing : what to do about a file that is not there.
+    """
     try:
         return tomli.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
-        raise UserError(
-            "no such file", where=path, next_step="copy one from harness/runtime/templates/ and fill it in"
-        ) from error
+        raise UserError("no such file", where=path, next_step=if_missing) from error
     except IsADirectoryError as error:
         raise UserError(
             "is a directory", where=path, expected="a TOML file", next_step="name the file inside it"
