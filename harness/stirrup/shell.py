@@ -95,7 +95,7 @@ async def _run(command: str, directory: Path, seconds: float) -> CommandResult:
     readers = [asyncio.create_task(out.read(process.stdout)), asyncio.create_task(err.read(process.stderr))]
     timed_out = False
     try:
-        await asyncio.wait_for(process.wait(), seconds)
+        await asyncio.wait_for(_ended(process), seconds)
         await asyncio.wait(readers, timeout=AFTER_EXIT)
     except TimeoutError:
         timed_out = True
@@ -114,6 +114,14 @@ async def _run(command: str, directory: Path, seconds: float) -> CommandResult:
             exit_code=1, stdout=out.text(), stderr="\n".join(filter(None, [err.text(), note]))
         )
     return CommandResult(exit_code=process.returncode or 0, stdout=out.text(), stderr=err.text())
+
+
+async def _ended(process: asyncio.subprocess.Process) -> None:
+    """Wait for the command itself; ``process.wait()`` waits for its pipes as well, which a child may hold."""
+    pause = 0.005
+    while process.returncode is None:
+        await asyncio.sleep(pause)
+        pause = min(0.2, pause * 1.5)
 
 
 def _kill(group: int) -> None:

@@ -111,16 +111,16 @@ def test_no_effort_is_not_sent(bench: Bench) -> None:
 def test_commands_that_time_out_leave_processes_or_print_too_much(bench: Bench) -> None:
     done = bench.run(
         shell("echo before; sleep 300"),
-        shell("sleep 300 & echo started"),
+        shell("sleep 0.3; sleep 300 & echo started"),
         shell("head -c 9000000 /dev/zero | tr '\\0' x; echo; echo the end"),
         shell("cat; exit 7"),
         finish(),
-        FDCB_SHELL_TIMEOUT="2",
+        FDCB_SHELL_TIMEOUT="5",
     )
     assert done.returncode == 0, done.stdout + done.stderr
     late, left, much, code = results(bench.server)[:4]
     assert "before" in late
-    assert "timed out after 2 seconds" in late
+    assert "timed out after 5 seconds" in late
     assert "started" in left
     assert "<exit_code>0" in left
     assert len(much) < 100_000

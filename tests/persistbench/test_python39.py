@@ -40,8 +40,10 @@ def python39(tmp_path_factory: pytest.TempPathFactory) -> str:
         probe = run(named, "-c", PROBE, cwd=top)
         assert probe.stdout.startswith("True"), probe.stderr
         return named
-    pyenv = sorted((Path.home() / ".pyenv" / "versions").glob("3.9.*/bin/python"))
-    found = shutil.which("python3.9") or next(map(str, pyenv), None)
+    pyenv = map(str, sorted((Path.home() / ".pyenv" / "versions").glob("3.9.*/bin/python")))
+    # A shim of that name may be there without an interpreter behind it.
+    candidates = [shutil.which("python3.9"), *pyenv]
+    found = next((one for one in candidates if one and run(one, "-V", cwd=top).returncode == 0), None)
     if found is None:
         pytest.skip("no Python 3.9 on this machine (PERSISTBENCH_PYTHON39 names one)")
     made = run(found, "-m", "venv", str(top / "venv"), cwd=top)

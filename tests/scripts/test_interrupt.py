@@ -52,7 +52,7 @@ def test_an_interrupt_during_imports(repository: Path, program: str, moment: str
     if early:  # one of the first imports after the handler stands
         moment = EARLY.get(program, "argparse")
     done = subprocess.run(
-        [sys.executable, "-c", RUN, str(path), moment, str(path.parent), str(repository)],
+        [sys.executable, "-c", RUN, str(path), moment, str(repository), str(path.parent)],
         capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
     assert done.stderr == "interrupted; run the same command again to continue\n"
