@@ -74,12 +74,8 @@ class Entry:
         return path if os.path.lexists(path) else None  # what is no file must not pass for none
 
 
-def read_manifest(path: Path, roots: Roots) -> list[Entry]:
-    """Entries of a manifest, in its order. Raises ``UserError`` that names the entry that is wrong.
-
-    A manifest is a JSON list of ``{"case": "<kind>/<case>", "world": "<root>/…", "out": "<root>/…"}``; root
-    is one of ``cases``, ``data``, ``runs``. Unknown members are ignored.
-    """
+def read_rows(path: Path, expected: str) -> list[Any]:
+    """The JSON list in ``path``, its items as they are. Raises ``UserError``, which shows ``expected``."""
     try:
         rows = read_json(path)
     except OSError as error:
@@ -89,7 +85,17 @@ def read_manifest(path: Path, roots: Roots) -> list[Entry]:
     except ValueError as error:
         raise UserError(f"not JSON: {error}", where=path) from error
     if not isinstance(rows, list):
-        raise UserError("not a list", where=path, expected='[{"case": …, "world": …, "out": …}, …]')
+        raise UserError("not a list", where=path, expected=expected)
+    return rows
+
+
+def read_manifest(path: Path, roots: Roots) -> list[Entry]:
+    """Entries of a manifest, in its order. Raises ``UserError`` that names the entry that is wrong.
+
+    A manifest is a JSON list of ``{"case": "<kind>/<case>", "world": "<root>/…", "out": "<root>/…"}``; root
+    is one of ``cases``, ``data``, ``runs``. Unknown members are ignored.
+    """
+    rows = read_rows(path, '[{"case": …, "world": …, "out": …}, …]')
     entries = [_entry(row, f"{path}: entry {number}", roots) for number, row in enumerate(rows, 1)]
     _refuse_shared_outputs(entries, path)
     return entries

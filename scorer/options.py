@@ -64,7 +64,9 @@ class Options:
     worker: str = ""
 
 
-class _Parser(argparse.ArgumentParser):
+class Parser(argparse.ArgumentParser):
+    """A parser whose usage errors are a ``UserError``: one line with the next step."""
+
     def error(self, message: str) -> NoReturn:
         raise UserError(message, next_step=f"{self.prog} --help")
 
@@ -87,8 +89,8 @@ def parse(argv: Sequence[str] | None, built: Sequence[str]) -> Options:
     )  # fmt: skip
 
 
-def _arguments(built: Sequence[str]) -> _Parser:
-    parser = _Parser(
+def _arguments(built: Sequence[str]) -> Parser:
+    parser = Parser(
         prog="python -m scorer",
         description="Score worlds against reference videos and reference worlds; results lie beside each "
         "world. What is already scored from the same inputs is skipped.",

@@ -8,7 +8,7 @@ from typing import Any
 
 from contract import names
 from contract.errors import UserError
-from contract.record import read_json
+from scorer.manifest import read_rows
 
 
 @dataclass(frozen=True)
@@ -34,16 +34,7 @@ def read_cases(manifest: Path, cases: Path, data: Path) -> list[Case]:
 
     Of an entry only the member ``case`` is looked at.
     """
-    try:
-        rows = read_json(manifest)
-    except OSError as error:
-        raise UserError(
-            f"cannot be read: {error.strerror}", where=manifest, next_step="give --manifest PATH"
-        ) from error
-    except ValueError as error:
-        raise UserError(f"not JSON: {error}", where=manifest) from error
-    if not isinstance(rows, list):
-        raise UserError("not a list", where=manifest, expected='[{"case": "<kind>/<case>"}, …]')
+    rows = read_rows(manifest, '[{"case": "<kind>/<case>"}, …]')
     labels = dict.fromkeys(_label(row, f"{manifest}: entry {number}") for number, row in enumerate(rows, 1))
     return [Case(label, cases / label / names.REFERENCE_VIDEO, data / label) for label in labels]
 

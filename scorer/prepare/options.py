@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
-from typing import NoReturn
 
 from contract.errors import UserError
+from scorer.options import Parser
 from scorer.prepare.table import GROUPS
 
 
@@ -34,11 +33,6 @@ class Options:
     worker: str = ""
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise UserError(message, next_step=f"{self.prog} --help")
-
-
 def parse(argv: Sequence[str] | None) -> Options:
     """Parse the command line. Raises ``UserError`` for anything wrong."""
     known = _arguments().parse_args(argv)
@@ -57,8 +51,8 @@ def parse(argv: Sequence[str] | None) -> Options:
     )
 
 
-def _arguments() -> _Parser:
-    parser = _Parser(
+def _arguments() -> Parser:
+    parser = Parser(
         prog="python -m scorer.prepare",
         description="Estimate flow, tracks, points, features and depth of each case's reference video; the "
         "files lie in the case's estimates directory. What is there already and up to date is skipped.",
